@@ -1,0 +1,2 @@
+//! The `gpubind` program.
+fn main() {}
