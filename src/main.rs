@@ -1,2 +1,7 @@
-//! The `gpubind` program.
-fn main() {}
+//! The `gpubind` program; see [`gpubind::cli`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gpubind::cli::main()
+}

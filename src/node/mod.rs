@@ -5,14 +5,31 @@
 //! works on it without knowing which. What does *not* live here: anything that
 //! depends on a job, a step or a task (see [`crate::step`]).
 
+mod check;
 mod cpuset;
 mod fact;
 mod link;
+pub mod machine;
 mod model;
+#[cfg(feature = "cli")]
+pub mod nvml;
+mod obtain;
 mod pci;
+pub mod probe;
+pub mod procfs;
+mod read_any;
+mod roots;
+pub mod snapshot;
+pub mod sysfs;
+pub mod topo_text;
 
+pub use check::NodeError;
 pub use cpuset::{CpuSet, CpuSetError};
 pub use fact::Fact;
 pub use link::Link;
+pub use machine::{Machine, MachineError};
 pub use model::{Device, Gpu, MigInstance, Nic, Node, NumaNode, SickGpu};
+pub use obtain::{ObtainError, Source, obtain};
 pub use pci::{PciAddress, PciAddressError};
+pub use read_any::{ReadAnyError, read_any};
+pub use roots::Roots;

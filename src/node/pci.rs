@@ -29,6 +29,27 @@ pub struct PciAddress {
 #[error("`{0}` is not a PCI address like 0000:07:00.0")]
 pub struct PciAddressError(String);
 
+impl PciAddress {
+    /// No machine has this domain (Linux numbers PCI domains with 16 bits, and
+    /// those of VMD controllers from 0x10000 on).
+    const NO_DOMAIN: u32 = u32::MAX;
+
+    /// The address of a GPU whose real one is not known, as in pasted text:
+    /// placeholders keep the order of their positions.
+    pub fn placeholder(position: u32) -> PciAddress {
+        // Saturates beyond 65536 GPUs.
+        let position = position.min(0xffff);
+        let part = |shift: u32, mask: u32| u8::try_from((position >> shift) & mask).unwrap_or(0);
+        let (bus, device, function) = (part(8, 0xff), part(3, 0x1f), part(0, 0x7));
+        PciAddress { domain: PciAddress::NO_DOMAIN, bus, device, function }
+    }
+
+    /// The address, unless it is a placeholder.
+    pub fn known(self) -> Option<PciAddress> {
+        (self.domain != PciAddress::NO_DOMAIN).then_some(self)
+    }
+}
+
 impl FromStr for PciAddress {
     type Err = PciAddressError;
 
@@ -84,6 +105,16 @@ mod tests {
         let far: PciAddress = "00010000:01:00.0".parse().unwrap();
         assert!(sysfs < far, "the domain orders first");
         assert_eq!(far.to_string(), "10000:01:00.0");
+    }
+
+    #[test]
+    fn placeholders_are_ordered_and_told_apart() {
+        let all: Vec<PciAddress> = [0, 1, 7, 8, 31, 255, 256].map(PciAddress::placeholder).into();
+        assert!(all.is_sorted_by(|a, b| a < b), "{all:?}");
+        assert!(all.iter().all(|address| address.known().is_none()));
+        assert!(all.iter().all(|address| address.to_string().parse() == Ok(*address)));
+        let real: PciAddress = "0000:07:00.0".parse().unwrap();
+        assert_eq!(real.known(), Some(real));
     }
 
     #[test]

@@ -1,0 +1,27 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2034 # variables are shared with the other parts
+# What every script here needs: where things are, and how to talk.
+# Sourced, never run.
+
+# The checkout, and what the scripts build for use outside cargo's own folder.
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+stage=$root/target/stage
+readonly root stage
+
+say() { printf '%s\n' "$*" >&2; }
+
+die() {
+    printf '%s: %s\n' "$(basename "$0")" "$*" >&2
+    exit 1
+}
+
+# Runs a command as root: directly, or through sudo.
+as_root() {
+    if [ "$EUID" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo -- "$@"
+    else
+        die "'$(basename "$1")' needs root: run this as root or install sudo"
+    fi
+}

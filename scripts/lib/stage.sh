@@ -1,0 +1,28 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # variables are shared with the other parts
+# Builds what a node needs and puts it in one place, target/stage. Sourced,
+# never run.
+
+build_stage() {
+    local built=${CARGO_TARGET_DIR:-$root/target}/release package
+    need_rust
+    [ -d "$stage" ] || say "building gpubind (the first time takes some minutes)"
+    # One package at a time: built together, they would share features, and the
+    # plugin must not get the program's.
+    for package in gpubind spank-gpubind fake-nvml; do
+        (cd "$root" && cargo build --quiet --release -p "$package") ||
+            die "cargo build -p $package failed"
+    done
+    as_root mkdir -p "$stage"
+    stage_file "$built/gpubind" gpubind
+    stage_file "$built/libspank_gpubind.so" spank_gpubind.so
+    stage_file "$built/libnvidia_ml.so" libnvidia-ml.so.1
+    stage_file "$built/fake-machine" fake-machine
+}
+
+# Renames into place: a running slurmstepd may still map the file that is there.
+stage_file() {
+    if cmp -s "$1" "$stage/$2"; then return; fi
+    as_root install -o root -g root -m 755 "$1" "$stage/.$2.new"
+    as_root mv -fT "$stage/.$2.new" "$stage/$2"
+}

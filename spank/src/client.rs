@@ -1,0 +1,88 @@
+//! In srun, sbatch and salloc: what the user asked for, put where the tasks find it.
+
+use std::env;
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::exit;
+
+use gpubind::config::{Command, REQUEST_VARIABLE, Request, Wish, read_command_line, variables};
+
+use crate::{argv, say};
+
+/// The line that `srun --help` shows for the option.
+pub const USAGE: &str = "give each task its own nearest GPU (same as --gpu-bind=spank:ITEM,...)";
+
+/// Slurm's own exit code for a bad option (error_exit in src/srun/libsrun/opt.c).
+const BAD_OPTION: i32 = 255;
+
+/// What the command line has said, for the hook after option parsing.
+#[derive(Default)]
+pub struct Client {
+    command: Option<Command>,
+    said_on_command_line: bool,
+}
+
+/// Reads and rewrites the command line, before Slurm parses it.
+pub fn init() -> Client {
+    let words = argv::words();
+    let Some(command) = words.first().and_then(|name| command(name)) else {
+        return Client::default();
+    };
+    let line = read_command_line(command, &words, &is_program).unwrap_or_else(|error| {
+        refuse(&format!("--gpu-bind: {error}"));
+    });
+    for (position, word) in &line.replacements {
+        argv::replace(*position, word);
+    }
+    let inherited = |name: &str| env::var(name).ok();
+    let changes = variables(command, &line.wish, &inherited).unwrap_or_else(|error| {
+        refuse(&format!("{REQUEST_VARIABLE}: {error}"));
+    });
+    changes.iter().for_each(|(name, value)| set_variable(name, value));
+    Client { command: Some(command), said_on_command_line: line.wish != Wish::Nothing }
+}
+
+/// Takes `--gpubind` where it did not come by the command line: an `#SBATCH`
+/// line. An inner srun gets its request by the environment instead.
+pub fn after_options(client: &Client, value: Option<&str>) {
+    let from_script = !client.said_on_command_line && client.command != Some(Command::Srun);
+    if let Some(value) = value.filter(|_| from_script) {
+        match value.parse::<Request>() {
+            Ok(request) => set_variable(REQUEST_VARIABLE, &request.to_string()),
+            Err(error) => refuse(&format!("--gpubind: {error}")),
+        }
+    }
+}
+
+/// Ends the command, as Slurm does for an option that it cannot understand.
+fn refuse(message: &str) -> ! {
+    say::error(message);
+    exit(BAD_OPTION)
+}
+
+/// The command that runs: by the name it was called, else by its program file.
+fn command(name: &OsStr) -> Option<Command> {
+    Command::from_argv0(name).or_else(|| {
+        let program = env::current_exe().ok()?;
+        Command::from_argv0(program.as_os_str())
+    })
+}
+
+/// Whether a word names a program that can be run.
+fn is_program(word: &OsStr) -> bool {
+    let executable = |file: &Path| {
+        file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    if word.as_encoded_bytes().contains(&b'/') {
+        return executable(Path::new(word));
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| executable(&folder.join(word)))
+}
+
+fn set_variable(name: &str, value: &str) {
+    // SAFETY: the command has only this thread so far: SPANK plugins are loaded
+    // before it starts any (src/srun/libsrun/srun_job.c, init_srun).
+    unsafe { env::set_var(name, value) };
+}

@@ -1,0 +1,62 @@
+//! In slurmstepd, before the tasks fork: what the step owns and what the node has.
+
+use gpubind::config::{PlugstackArgs, REQUEST_VARIABLE};
+use gpubind::node::{Node, Roots, Source, obtain};
+use gpubind::step::GpuLists;
+use slurm_spank::SpankHandle;
+
+use crate::say;
+
+/// Step ids from here up are Slurm's own steps: batch, extern, interactive
+/// (slurm/slurm.h, SLURM_MAX_NORMAL_STEP_ID).
+const FIRST_SPECIAL_STEP: u32 = 0xffff_fff0;
+
+/// What all tasks of a step need; made once, inherited by each through fork(2).
+pub struct Step {
+    /// The request, as the user wrote it. It is read in the task, as the user.
+    pub request: String,
+    /// Slurm's lists for the whole step: a task's own are gone or wrong under
+    /// `none` in several releases (gres.c, gres_g_task_set_env).
+    pub lists: GpuLists,
+    /// The machine, or why it is not known. Not asked where the step has no GPU.
+    pub node: Option<Result<Node, String>>,
+}
+
+/// Reads the step; `None` where gpubind has nothing to do with it.
+pub fn read(spank: &SpankHandle, args: &PlugstackArgs) -> Option<Step> {
+    if spank.job_stepid().is_ok_and(|id| id > FIRST_SPECIAL_STEP) {
+        return None;
+    }
+    let variable = |name: &str| spank.getenv_lossy(name).ok().flatten();
+    let request = variable(REQUEST_VARIABLE).filter(|request| !request.trim().is_empty())?;
+    let lists = GpuLists {
+        visible: variable("CUDA_VISIBLE_DEVICES"),
+        step_gpus: variable("SLURM_STEP_GPUS").filter(|list| !list.is_empty()),
+    };
+    // Slurm sets SLURM_STEP_GPUS for each step with GPUs that have device files,
+    // and takes an inherited one away from steps without.
+    let node = lists.step_gpus.is_some().then(|| node(args));
+    Some(Step { request, lists, node })
+}
+
+fn node(args: &PlugstackArgs) -> Result<Node, String> {
+    let source = Source {
+        roots: Roots::new(args.fsroot.clone()),
+        program: args.program.clone(),
+        nvml: args.nvml.clone(),
+        timeout: args.probe_timeout,
+        max_age: args.snapshot_max_age,
+    };
+    match obtain(&source) {
+        Ok((node, stale)) => {
+            if let Some(why) = stale {
+                say::debug(&format!("NVML was read for this step: {why}"));
+            }
+            Ok(node)
+        }
+        Err(error) => {
+            say::error(&error.to_string());
+            Err(error.to_string())
+        }
+    }
+}

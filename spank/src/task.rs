@@ -1,0 +1,136 @@
+//! In each task, just before it becomes the user's program: its environment.
+//!
+//! Only here are device cgroup and CPU affinity final, and only here does
+//! anything that the user wrote get read, as the user.
+
+use gpubind::bind::{Edits, Rank, edits, leftovers};
+use gpubind::config::{PlugstackArgs, Request, Settings};
+use gpubind::node::{CpuSet, Node, Roots};
+use gpubind::step::{Allocation, Ranks, master_port, own_cpus, reach, task_cpus};
+use slurm_spank::SpankHandle;
+
+use crate::say;
+use crate::step::Step;
+
+/// Binds one task. Under `strict`, what keeps it from being bound ends it.
+pub fn bind(spank: &SpankHandle, step: &Step, args: &PlugstackArgs) {
+    let env = |name: &str| spank.getenv_lossy(name).ok().flatten();
+    let local_rank = number(spank.task_id().unwrap_or(0));
+    let first = local_rank == 0;
+    let settings = match step.request.parse::<Request>() {
+        Ok(request) => Settings::from(&request),
+        Err(error) => {
+            // srun has checked it; only a task's own tampering leads here.
+            if first {
+                say::user(&format!("SLURM_GPUBIND: {error}; the step runs without gpubind"));
+            }
+            return;
+        }
+    };
+    let Some(node) = &step.node else {
+        unset(spank, &leftovers(&env));
+        if settings.verbose && first {
+            say::user("the step has no GPU on this node; nothing to bind");
+        }
+        return;
+    };
+    let node = node.as_ref().map_err(String::as_str);
+    let allocation = match node {
+        Ok(node) => {
+            let dev = Roots::new(args.fsroot.clone()).dev();
+            Allocation::find(node, &reach(node, &dev), &step.lists)
+        }
+        Err(_) => Allocation::unknown(&step.lists),
+    };
+    allocation.notes.iter().for_each(|note| say::debug(note));
+    let rank = Rank {
+        node,
+        allocation: &allocation,
+        tasks: &cpus_of_tasks(spank, &env, node.ok()),
+        cpus: &own_cpus(),
+        settings: &settings,
+        local_rank,
+        ranks: Some(&ranks(spank, &env)),
+        env: &env,
+    };
+    let outcome = edits(&rank);
+    if let Some(warning) = outcome.warnings.first().filter(|_| settings.strict) {
+        say::error(&format!("strict: {warning}"));
+        // Slurm ignores what a hook of an optional plugin returns, so the task
+        // is ended as Slurm ends it for a required one (task.c, exec_task).
+        // SAFETY: ends this forked child; nothing of Rust's is left half done.
+        unsafe { libc::_exit(1) };
+    }
+    if first {
+        outcome.warnings.iter().for_each(|warning| say::user(&format!("warning: {warning}")));
+    }
+    unset(spank, &outcome.unset);
+    match outcome.edits {
+        Ok(edits) => apply(spank, &edits, settings.verbose, &env),
+        Err(why) if settings.verbose && first => {
+            say::user(&format!("the environment stays as Slurm made it: {why}"));
+        }
+        Err(_) => {}
+    }
+}
+
+fn unset(spank: &SpankHandle, names: &[String]) {
+    for name in names {
+        if let Err(error) = spank.unsetenv(name) {
+            say::error(&format!("cannot unset {name}: {error}"));
+        }
+    }
+}
+
+fn apply(
+    spank: &SpankHandle,
+    edits: &Edits,
+    verbose: bool,
+    env: &dyn Fn(&str) -> Option<String>,
+) {
+    for (name, value) in &edits.set {
+        if let Err(error) = spank.setenv(name, value, true) {
+            say::error(&format!("cannot set {name}: {error}"));
+        }
+    }
+    if verbose {
+        let rank = spank.task_global_id().unwrap_or(0);
+        let host = env("SLURMD_NODENAME").unwrap_or_default();
+        say::user(&format!("rank {rank} on {host}, {}", edits.report));
+    }
+}
+
+/// The CPU set of each of the step's tasks on this node, as far as Slurm tells.
+fn cpus_of_tasks(
+    spank: &SpankHandle,
+    env: &dyn Fn(&str) -> Option<String>,
+    node: Option<&Node>,
+) -> Vec<CpuSet> {
+    let tasks = number(spank.job_local_task_count().unwrap_or(1));
+    let bind_type = env("SLURM_CPU_BIND_TYPE").unwrap_or_default();
+    let list = env("SLURM_CPU_BIND_LIST").unwrap_or_default();
+    let numa = node.map_or(&[][..], |node| node.numa.as_slice());
+    task_cpus(&bind_type, &list, tasks, numa).unwrap_or_else(|error| {
+        say::debug(&format!("SLURM_CPU_BIND_LIST: {error}; CPU sets are unknown"));
+        vec![CpuSet::default(); tasks]
+    })
+}
+
+fn ranks(spank: &SpankHandle, env: &dyn Fn(&str) -> Option<String>) -> Ranks {
+    let hosts = env("SLURM_STEP_NODELIST").or_else(|| env("SLURM_NODELIST"));
+    let from_env = |name: &str| env(name).and_then(|text| text.parse().ok());
+    Ranks {
+        rank: from_env("SLURM_PROCID").or_else(|| spank.task_global_id().ok()).unwrap_or(0),
+        world_size: from_env("SLURM_NTASKS")
+            .or_else(|| spank.job_total_task_count().ok())
+            .unwrap_or(1),
+        local_world_size: spank.job_local_task_count().unwrap_or(1),
+        node_rank: spank.job_nodeid().unwrap_or(0),
+        master_addr: hosts.as_deref().and_then(Ranks::first_host),
+        master_port: master_port(spank.job_id().unwrap_or(0), spank.job_stepid().unwrap_or(0)),
+    }
+}
+
+fn number<N: TryInto<usize>>(number: N) -> usize {
+    number.try_into().unwrap_or(0)
+}

@@ -1,0 +1,15 @@
+//! What the plan makes of a process's environment.
+//!
+//! [`edits`] is the library's one pure function for a rank: the plugin,
+//! `gpubind exec` and `gpubind plan` all call it with the inputs that they have
+//! gathered. What does *not* live here: gathering those inputs, and applying the
+//! edits.
+
+mod edits;
+mod report;
+mod visible;
+mod warning;
+
+pub use edits::{Edits, Outcome, Rank, StandAside, edits, leftovers};
+pub use report::{Locality, RankReport};
+pub use warning::Warning;

@@ -1,0 +1,60 @@
+//! The `gpubind` program: a file per command, and nothing that the library
+//! could decide.
+
+mod machine_args;
+mod report;
+mod snapshot;
+mod topo;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use machine_args::MachineArgs;
+
+/// Gives every rank of a Slurm job step its own nearest GPU.
+#[derive(Debug, Parser)]
+#[command(name = "gpubind", version, arg_required_else_help = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Topo(topo::TopoArgs),
+    Snapshot(snapshot::SnapshotArgs),
+    Report(report::ReportArgs),
+}
+
+/// Exit code of a command that could not do what it was asked.
+const FAILED: u8 = 1;
+
+/// Runs the program with the process's own arguments. Wrong arguments end it
+/// with exit code 2, as clap has it.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut out = io::stdout().lock();
+    let done: Result<(), Box<dyn std::error::Error>> = match &cli.command {
+        Command::Topo(args) => topo::run(args, &mut out).map_err(Into::into),
+        Command::Snapshot(args) => snapshot::run(args, &mut out).map_err(Into::into),
+        Command::Report(args) => report::run(args, &mut out).map_err(Into::into),
+    };
+    match done.and_then(|()| out.flush().map_err(Into::into)) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has had enough of it.
+        Err(error) if is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gpubind: {error}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

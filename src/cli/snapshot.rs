@@ -1,0 +1,207 @@
+//! `gpubind snapshot`: read this machine from NVML and keep the description.
+//!
+//! The plugin runs `gpubind snapshot --save --show`; the description comes on
+//! stdout also where it cannot be kept, so that a step is never worse off for a
+//! full or read-only /run.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+use super::MachineArgs;
+use crate::node::nvml::{self, NvmlError};
+use crate::node::snapshot::{
+    Fingerprint, MAX_AGE, SaveError, Snapshot, SnapshotError, make_folder,
+};
+use crate::node::{Node, Roots};
+
+/// How long to wait for another `gpubind snapshot`. Without persistence mode
+/// NVML takes up to 3 s for each GPU of the machine.
+const LOCK_WAIT: Duration = Duration::from_secs(30);
+
+/// Read this node's GPUs from NVML, and keep the description for later steps
+///
+/// Without an option, reads NVML and prints one line.
+#[derive(Debug, Clone, clap::Args)]
+pub struct SnapshotArgs {
+    /// Keep the description in /run/gpubind/node.json, unless a valid one is there
+    #[arg(long)]
+    pub save: bool,
+
+    /// Print the description as JSON; without --save, the one that was kept
+    #[arg(long)]
+    pub show: bool,
+
+    /// With --save: read NVML again even if a valid description is there
+    #[arg(long, requires = "save")]
+    pub fresh: bool,
+
+    /// How old a kept description may be, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = MAX_AGE.as_secs())]
+    pub max_age: u64,
+
+    /// The machine.
+    #[command(flatten)]
+    pub machine: MachineArgs,
+}
+
+/// Why there is no description to give.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotCommandError {
+    /// NVML could not be read.
+    #[error(transparent)]
+    Nvml(#[from] NvmlError),
+    /// The kept description, which was asked for, is missing or not valid.
+    #[error("{0}; `gpubind snapshot --save` takes a new one")]
+    Kept(#[from] SnapshotError),
+    /// It was read, but not kept as asked.
+    #[error("the description was not kept: {0}")]
+    Save(#[from] SaveError),
+    /// Output failed.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// Runs the command; warnings go to stderr.
+///
+/// # Errors
+/// [`SnapshotCommandError`]. With `--save --show` a description that was read
+/// but could not be kept is a warning, not an error.
+pub fn run(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), SnapshotCommandError> {
+    // If the driver's library crashes, the plugin reports the signal; a core
+    // file in / for each step would help nobody.
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let _ = setrlimit(Resource::Core, none);
+    let roots = args.machine.roots();
+    if args.save {
+        return save(args, &roots, out);
+    }
+    if args.show {
+        out.write_all(kept(args, &roots)?.to_json().as_bytes())?;
+    } else {
+        writeln!(out, "{}", summary(&take(args, &roots)?.node))?;
+    }
+    Ok(())
+}
+
+fn save(
+    args: &SnapshotArgs,
+    roots: &Roots,
+    out: &mut dyn Write,
+) -> Result<(), SnapshotCommandError> {
+    let path = roots.snapshot();
+    // Held until the end: who waits then finds the file.
+    let lock = match lock(&roots.run()) {
+        Ok(lock) => Some(lock),
+        Err(error) => {
+            warn(&format!("no lock against other snapshots: {error}"));
+            None
+        }
+    };
+    let found = if args.fresh { None } else { kept(args, roots).ok() };
+    let (snapshot, saved) = match found {
+        Some(snapshot) => (snapshot, None),
+        None => {
+            let snapshot = take(args, roots)?;
+            let saved = snapshot.save(&path);
+            (snapshot, Some(saved))
+        }
+    };
+    drop(lock);
+    if args.show {
+        if let Some(Err(error)) = saved {
+            warn(&SnapshotCommandError::Save(error).to_string());
+        }
+        out.write_all(snapshot.to_json().as_bytes())?;
+        return Ok(());
+    }
+    let what = match saved {
+        Some(saved) => {
+            saved?;
+            "saved as"
+        }
+        None => "already described by",
+    };
+    writeln!(out, "{}; {what} {}", summary(&snapshot.node), path.display())?;
+    Ok(())
+}
+
+fn kept(args: &SnapshotArgs, roots: &Roots) -> Result<Snapshot, SnapshotError> {
+    let max_age = Duration::from_secs(args.max_age);
+    Snapshot::load_whole(&roots.snapshot(), roots, max_age, SystemTime::now())
+}
+
+fn take(args: &SnapshotArgs, roots: &Roots) -> Result<Snapshot, NvmlError> {
+    let fingerprint = Fingerprint::take(roots);
+    let node = nvml::read(args.machine.nvml.as_deref(), roots)?;
+    Ok(Snapshot::new(node, fingerprint, SystemTime::now()))
+}
+
+/// Takes the lock that lets one process at a time read NVML: when a step starts
+/// on a fresh node, so may others. The lock ends with the process.
+fn lock(folder: &Path) -> Result<File, SaveError> {
+    make_folder(folder)?;
+    let failed =
+        |error| SaveError::Write { path: folder.join("lock").display().to_string(), error };
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // Not readable by others: whoever can open it can hold it.
+    let mode = Mode::from_raw_mode(0o600);
+    let file = rustix::fs::openat(CWD, folder.join("lock"), flags, mode)
+        .map_err(|errno| failed(errno.into()))?;
+    let begin = Instant::now();
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(File::from(file)),
+            Err(Errno::WOULDBLOCK | Errno::INTR) if begin.elapsed() < LOCK_WAIT => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            Err(errno) => return Err(failed(errno.into())),
+        }
+    }
+}
+
+/// One line: what is there, and what cannot be used.
+fn summary(node: &Node) -> String {
+    let plural = |count: usize, one: &str| match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {one}s"),
+    };
+    let mut models: Vec<(&str, usize)> = Vec::new();
+    for gpu in &node.gpus {
+        let name = gpu.name.known().map_or("unknown model", String::as_str);
+        match models.iter_mut().find(|(model, _)| *model == name) {
+            Some((_, count)) => *count += 1,
+            None => models.push((name, 1)),
+        }
+    }
+    let models: Vec<String> =
+        models.iter().map(|(model, count)| format!("{count}x {model}")).collect();
+    let mut line = plural(node.gpus.len(), "GPU");
+    if !models.is_empty() {
+        line += &format!(" ({})", models.join(", "));
+    }
+    let instances: usize = node.gpus.iter().map(|gpu| gpu.mig.len()).sum();
+    if instances > 0 {
+        line += &format!(", {}", plural(instances, "MIG instance"));
+    }
+    if let Some(driver) = &node.driver {
+        line += &format!(", driver {driver}");
+    }
+    let with_cpus = node.numa.iter().filter(|numa| !numa.cpus.is_empty()).count();
+    line += &format!(", {} with CPUs", plural(with_cpus, "NUMA node"));
+    for sick in &node.sick {
+        let pci = sick.pci.map_or_else(String::new, |pci| format!(" at {pci}"));
+        line += &format!("; GPU {}{pci} cannot be used (NVML code {})", sick.index, sick.code);
+    }
+    line
+}
+
+fn warn(message: &str) {
+    eprintln!("gpubind: {message}");
+}

@@ -1,0 +1,151 @@
+//! A node as JSON for other programs: a form of its own, so that the model can
+//! change without breaking them. What is not known is null.
+
+use serde::Serialize;
+
+use crate::node::{Fact, Gpu, Link, MigInstance, Nic, Node, NumaNode, PciAddress, SickGpu};
+
+/// `gpubind topo --json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TopoJson {
+    driver: Option<String>,
+    gpus: Vec<GpuJson>,
+    links: Vec<Vec<Option<String>>>,
+    nics: Vec<NicJson>,
+    numa: Vec<NumaJson>,
+    sick: Vec<SickJson>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct GpuJson {
+    index: u32,
+    minor: Option<u32>,
+    uuid: Option<String>,
+    pci: Option<String>,
+    name: Option<String>,
+    cpus: Option<String>,
+    numa: Option<Vec<u32>>,
+    gpu_numa_id: Option<u32>,
+    mig_mode: Option<bool>,
+    mig: Option<Vec<MigJson>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct MigJson {
+    gi: u32,
+    ci: u32,
+    uuid: String,
+    profile: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct NicJson {
+    name: String,
+    pci: Option<String>,
+    links: Vec<Option<String>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct NumaJson {
+    id: u32,
+    cpus: String,
+    distance: Option<Vec<u32>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct SickJson {
+    index: u32,
+    minor: Option<u32>,
+    pci: Option<String>,
+    code: u32,
+}
+
+impl From<&Node> for TopoJson {
+    fn from(node: &Node) -> TopoJson {
+        TopoJson {
+            driver: node.driver.clone(),
+            gpus: node.gpus.iter().map(GpuJson::from).collect(),
+            links: node.links.iter().map(|row| links(row)).collect(),
+            nics: node.nics.iter().map(NicJson::from).collect(),
+            numa: node.numa.iter().map(NumaJson::from).collect(),
+            sick: node.sick.iter().map(SickJson::from).collect(),
+        }
+    }
+}
+
+impl From<&Gpu> for GpuJson {
+    fn from(gpu: &Gpu) -> GpuJson {
+        let mig: Vec<MigJson> = gpu.mig.iter().map(MigJson::from).collect();
+        GpuJson {
+            index: gpu.index,
+            minor: known(&gpu.minor),
+            uuid: known(&gpu.uuid),
+            pci: pci(gpu.pci),
+            name: known(&gpu.name),
+            cpus: gpu.cpus.known().map(ToString::to_string),
+            numa: known(&gpu.numa),
+            gpu_numa_id: known(&gpu.gpu_numa_id),
+            mig_mode: known(&gpu.mig_mode),
+            mig: (!mig.is_empty() || gpu.mig_mode.known().is_some()).then_some(mig),
+        }
+    }
+}
+
+impl From<&MigInstance> for MigJson {
+    fn from(mig: &MigInstance) -> MigJson {
+        let MigInstance { gi, ci, uuid, profile } = mig.clone();
+        MigJson { gi, ci, uuid, profile }
+    }
+}
+
+impl From<&Nic> for NicJson {
+    fn from(nic: &Nic) -> NicJson {
+        NicJson { name: nic.name.clone(), pci: nic.pci.and_then(pci), links: links(&nic.links) }
+    }
+}
+
+impl From<&NumaNode> for NumaJson {
+    fn from(numa: &NumaNode) -> NumaJson {
+        let distance = (!numa.distance.is_empty()).then(|| numa.distance.clone());
+        NumaJson { id: numa.id, cpus: numa.cpus.to_string(), distance }
+    }
+}
+
+impl From<&SickGpu> for SickJson {
+    fn from(sick: &SickGpu) -> SickJson {
+        let SickGpu { index, minor, code, .. } = *sick;
+        SickJson { index, minor, pci: sick.pci.and_then(pci), code }
+    }
+}
+
+fn known<T: Clone>(fact: &Fact<T>) -> Option<T> {
+    fact.known().cloned()
+}
+
+fn pci(address: PciAddress) -> Option<String> {
+    address.known().map(|address| address.to_string())
+}
+
+fn links(links: &[Link]) -> Vec<Option<String>> {
+    let link = |link: &Link| (*link != Link::Unknown).then(|| link.to_string());
+    links.iter().map(link).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::read_any;
+
+    #[test]
+    fn what_text_does_not_tell_is_null() {
+        let text = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \t?\t0-3\nGPU1\t?\t X \t\n";
+        let (node, _) = read_any(text).unwrap();
+        let json = serde_json::to_value(TopoJson::from(&node)).unwrap();
+        assert_eq!(json["links"], serde_json::json!([["X", null], [null, "X"]]));
+        assert_eq!(json["gpus"][0]["cpus"], "0-3");
+        for key in ["minor", "uuid", "pci", "name", "numa", "gpu_numa_id", "mig_mode", "mig"] {
+            assert!(json["gpus"][1][key].is_null(), "{key}");
+        }
+        assert!(json["gpus"][1]["cpus"].is_null());
+    }
+}

@@ -1,0 +1,122 @@
+//! `gpubind topo`: what this machine, or a described one, looks like.
+
+mod json;
+mod matrix;
+mod summary;
+mod svg;
+
+use std::fs;
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::MachineArgs;
+use crate::node::nvml::NvmlError;
+use crate::node::{Node, ReadAnyError, read_any};
+
+/// Show GPUs, links, NUMA nodes and network adapters of this machine or of a file
+#[derive(Debug, Clone, clap::Args)]
+pub struct TopoArgs {
+    /// Read FILE (- for standard input) and not this machine: pasted `nvidia-smi topo -m` text,
+    /// a snapshot or a machine description
+    #[arg(long, value_name = "FILE")]
+    pub from: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the machine into FILE (- for standard output)
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// The machine to read.
+    #[command(flatten)]
+    pub machine: MachineArgs,
+}
+
+/// Why there is nothing to show.
+#[derive(Debug, thiserror::Error)]
+pub enum TopoError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {error}")]
+    Open {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// The file tells no node.
+    #[error("{path}: {error}")]
+    Content {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        error: ReadAnyError,
+    },
+    /// This machine cannot be read.
+    #[error(transparent)]
+    Nvml(#[from] NvmlError),
+    /// The drawing cannot be written.
+    #[error("cannot write {path}: {error}")]
+    Write {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// The output cannot be written.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// Runs the command; warnings go to stderr.
+///
+/// # Errors
+/// [`TopoError`].
+pub fn run(args: &TopoArgs, out: &mut dyn Write) -> Result<(), TopoError> {
+    let node = match &args.from {
+        Some(path) => from_file(path)?,
+        None => args.machine.node()?,
+    };
+    if let Some(path) = &args.svg {
+        let drawing = svg::draw(&node, &summary::text(&node));
+        if path == Path::new("-") {
+            return Ok(out.write_all(drawing.as_bytes())?);
+        }
+        let failed = |error| TopoError::Write { path: path.display().to_string(), error };
+        fs::write(path, drawing).map_err(failed)?;
+        if !args.json {
+            return Ok(());
+        }
+    }
+    if args.json {
+        serde_json::to_writer(&mut *out, &json::TopoJson::from(&node)).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{}\n\n{}", summary::text(&node), matrix::text(&node, colour()))?;
+    }
+    Ok(())
+}
+
+/// Colours only where a person looks, and has not declined (no-color.org).
+fn colour() -> bool {
+    let declined = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal() && !declined
+}
+
+fn from_file(path: &Path) -> Result<Node, TopoError> {
+    let name =
+        if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
+    let mut bytes = Vec::new();
+    let read = match path == Path::new("-") {
+        true => io::stdin().lock().read_to_end(&mut bytes).map(|_| ()),
+        false => fs::read(path).map(|read| bytes = read),
+    };
+    read.map_err(|error| TopoError::Open { path: name.clone(), error })?;
+    let (node, warnings) = read_any(&String::from_utf8_lossy(&bytes))
+        .map_err(|error| TopoError::Content { path: name.clone(), error })?;
+    for warning in warnings {
+        eprintln!("gpubind: {name}: {warning}");
+    }
+    Ok(node)
+}

@@ -1,0 +1,261 @@
+//! Where everything is drawn.
+
+use super::canvas::{Area, text_width, wrap};
+use super::groups::{Cluster, Groups, Place};
+use crate::node::{Node, PciAddress};
+
+pub(super) const MARGIN: f64 = 24.0;
+pub(super) const TITLE: f64 = 15.0;
+pub(super) const HEADING: f64 = 13.0;
+pub(super) const NORMAL: f64 = 12.0;
+pub(super) const SMALL: f64 = 10.0;
+const PADDING: f64 = 12.0;
+const GAP: f64 = 12.0;
+const GPU: (f64, f64) = (96.0, 58.0);
+const NIC_HEIGHT: f64 = 24.0;
+const NIC_GAP: f64 = 6.0;
+/// A column of adapters is at most this high before another one is added.
+const NIC_ROWS: usize = 4;
+const SWITCH_HEIGHT: f64 = 22.0;
+/// Between adapters and switch, and between switch and GPUs.
+const WIRE: f64 = 16.0;
+const LINE: f64 = 15.0;
+const CPU_LINES: usize = 3;
+
+/// The picture's parts with their places.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Layout {
+    /// Sockets to be drawn, with their titles.
+    pub sockets: Vec<(Area, String)>,
+    /// NUMA nodes with their titles and the lines below those.
+    pub places: Vec<(Area, String, Vec<String>)>,
+    /// PCIe switches with their names.
+    pub switches: Vec<(Area, &'static str)>,
+    /// GPUs, by position in the node.
+    pub gpus: Vec<(usize, Area)>,
+    /// Network adapters, by position in the node.
+    pub nics: Vec<(usize, Area)>,
+    /// Unusable GPUs, by position in the node's list of those.
+    pub sick: Vec<(usize, Area)>,
+    /// Wires between devices and switches: x, and both ends' y.
+    pub wires: Vec<(f64, f64, f64)>,
+    /// Lower edge of the GPUs.
+    pub gpu_bottom: f64,
+    /// Right and lower edge of all that.
+    pub right: f64,
+    /// Lower edge of all that.
+    pub bottom: f64,
+}
+
+/// Heights that all NUMA nodes share, so that their parts are in line.
+struct Rows {
+    top: f64,
+    nics: f64,
+    switch: f64,
+    gpus: f64,
+    bottom: f64,
+}
+
+struct Builder<'n> {
+    node: &'n Node,
+    nic_width: f64,
+    rows: Rows,
+    layout: Layout,
+}
+
+impl Layout {
+    /// Places a node's parts below `top`.
+    pub fn of(node: &Node, groups: &Groups, top: f64) -> Layout {
+        let longest = node.nics.iter().map(|nic| text_width(&nic.name, NORMAL)).fold(0.0, f64::max);
+        let nic_width = (longest + 12.0).max(56.0);
+        let has_title = groups.sockets.iter().any(|socket| socket.title.is_some());
+        let places: Vec<&Place> = groups.sockets.iter().flat_map(|socket| &socket.places).collect();
+        let widths = |place: &&Place| place_lines(place, place_width(place, nic_width)).len();
+        let lines = places.iter().map(widths).max().unwrap_or(0);
+        let clusters = || places.iter().flat_map(|place| &place.clusters);
+        let nic_rows = clusters().map(|cluster| nic_grid(cluster, nic_width).1).max().unwrap_or(0);
+        let top = top + if has_title { PADDING + LINE } else { 0.0 };
+        let nics = top + PADDING + LINE + lines as f64 * LINE;
+        let below = nics + nic_rows as f64 * (NIC_HEIGHT + NIC_GAP);
+        let (switch, gpus) = match clusters().any(|cluster| cluster.switch.is_some()) {
+            true => (below + WIRE, below + WIRE + SWITCH_HEIGHT + WIRE),
+            false => (below, below + NIC_GAP),
+        };
+        let rows = Rows { top, nics, switch, gpus, bottom: gpus + GPU.1 + PADDING };
+        let mut builder = Builder { node, nic_width, rows, layout: Layout::default() };
+        builder.sockets(groups, has_title);
+        builder.elsewhere(groups);
+        builder.layout.gpu_bottom = gpus + GPU.1;
+        builder.layout
+    }
+}
+
+impl Builder<'_> {
+    fn sockets(&mut self, groups: &Groups, has_title: bool) {
+        let mut x = MARGIN;
+        for socket in &groups.sockets {
+            let left = x;
+            x += if has_title { PADDING } else { 0.0 };
+            for place in &socket.places {
+                let width = place_width(place, self.nic_width);
+                self.place(place, x, width);
+                x += width + GAP;
+            }
+            x -= GAP;
+            let mut bottom = self.rows.bottom;
+            if let Some(title) = &socket.title {
+                x += PADDING;
+                bottom += PADDING;
+                let y = self.rows.top - PADDING - LINE;
+                let area = Area { x: left, y, width: x - left, height: bottom - y };
+                self.layout.sockets.push((area, title.clone()));
+            }
+            self.layout.right = x;
+            self.layout.bottom = self.layout.bottom.max(bottom);
+            x += 2.0 * GAP;
+        }
+    }
+
+    fn place(&mut self, place: &Place, x: f64, width: f64) {
+        let rows = &self.rows;
+        let area = Area { x, y: rows.top, width, height: rows.bottom - rows.top };
+        let lines = place_lines(place, width);
+        self.layout.places.push((area, place.title.clone(), lines));
+        let used: f64 = place.clusters.iter().map(|c| cluster_width(c, self.nic_width) + GAP).sum();
+        let mut x = x + (width - (used - GAP).max(0.0)) / 2.0;
+        for cluster in &place.clusters {
+            self.cluster(cluster, x);
+            x += cluster_width(cluster, self.nic_width) + GAP;
+        }
+    }
+
+    fn cluster(&mut self, cluster: &Cluster, x: f64) {
+        let width = cluster_width(cluster, self.nic_width);
+        let switch = Area { x, y: self.rows.switch, width, height: SWITCH_HEIGHT };
+        let (columns, rows) = nic_grid(cluster, self.nic_width);
+        let grid = columns as f64 * (self.nic_width + NIC_GAP) - NIC_GAP;
+        let nics_end = match cluster.gpus.is_empty() || cluster.switch.is_none() {
+            true => self.rows.nics + rows as f64 * (NIC_HEIGHT + NIC_GAP),
+            false => self.rows.switch - WIRE,
+        };
+        for (nth, nic) in cluster.nics.iter().enumerate() {
+            let (column, row) = (nth % columns.max(1), nth / columns.max(1));
+            let area = Area {
+                x: x + (width - grid) / 2.0 + column as f64 * (self.nic_width + NIC_GAP),
+                y: nics_end - (rows - row) as f64 * (NIC_HEIGHT + NIC_GAP) + NIC_GAP,
+                width: self.nic_width,
+                height: NIC_HEIGHT,
+            };
+            self.layout.nics.push((*nic, area));
+            if cluster.switch.is_some() {
+                self.layout.wires.push((area.middle(), area.bottom(), switch.y));
+            }
+        }
+        let gpus = cluster.gpus.len() as f64 * (GPU.0 + GAP) - GAP;
+        for (nth, gpu) in cluster.gpus.iter().enumerate() {
+            let x = x + (width - gpus) / 2.0 + nth as f64 * (GPU.0 + GAP);
+            let area = Area { x, y: self.rows.gpus, width: GPU.0, height: GPU.1 };
+            self.layout.gpus.push((*gpu, area));
+            if cluster.switch.is_some() {
+                self.layout.wires.push((area.middle(), switch.bottom(), area.y));
+            }
+        }
+        if let Some(name) = cluster.switch {
+            self.layout.switches.push((switch, name));
+        }
+    }
+
+    /// Adapters near no GPU, and unusable GPUs, in a box on the right.
+    fn elsewhere(&mut self, groups: &Groups) {
+        let nics = groups.elsewhere.len();
+        let sick = self.node.sick.len();
+        if nics + sick == 0 {
+            return;
+        }
+        let rows = &self.rows;
+        let room = (rows.bottom - rows.top - PADDING - LINE) / (NIC_HEIGHT + NIC_GAP);
+        let per_column = room.floor().max(1.0) as usize;
+        let columns = nics.div_ceil(per_column);
+        let title = match (nics, sick) {
+            (0, _) => "cannot be used",
+            (_, 0) => "near no GPU",
+            _ => "near no GPU, or unusable",
+        };
+        let devices = sick as f64 * (GPU.0 + GAP) + columns as f64 * (self.nic_width + NIC_GAP);
+        let width = devices.max(text_width(title, HEADING)) + 2.0 * PADDING;
+        let x = self.layout.right + 2.0 * GAP;
+        let area = Area { x, y: rows.top, width, height: rows.bottom - rows.top };
+        let first = rows.top + PADDING + LINE;
+        self.layout.places.push((area, title.to_owned(), Vec::new()));
+        for (nth, nic) in groups.elsewhere.iter().enumerate() {
+            let (column, row) = (nth / per_column, nth % per_column);
+            let area = Area {
+                x: x + PADDING + column as f64 * (self.nic_width + NIC_GAP),
+                y: first + row as f64 * (NIC_HEIGHT + NIC_GAP),
+                width: self.nic_width,
+                height: NIC_HEIGHT,
+            };
+            self.layout.nics.push((*nic, area));
+        }
+        let x = x + PADDING + columns as f64 * (self.nic_width + NIC_GAP);
+        for nth in 0..sick {
+            let x = x + nth as f64 * (GPU.0 + GAP);
+            let area = Area { x, y: rows.gpus, width: GPU.0, height: GPU.1 };
+            self.layout.sick.push((nth, area));
+        }
+        self.layout.right = area.x + width;
+    }
+}
+
+/// Columns and rows of a cluster's adapters.
+fn nic_grid(cluster: &Cluster, nic_width: f64) -> (usize, usize) {
+    let count = cluster.nics.len();
+    let gpus = cluster.gpus.len() as f64 * (GPU.0 + GAP);
+    let fitting = (gpus / (nic_width + NIC_GAP)).floor() as usize;
+    let columns = fitting.max(count.div_ceil(NIC_ROWS)).max(1).min(count.max(1));
+    (columns, count.div_ceil(columns))
+}
+
+fn cluster_width(cluster: &Cluster, nic_width: f64) -> f64 {
+    let gpus = cluster.gpus.len() as f64 * (GPU.0 + GAP) - GAP;
+    let columns = nic_grid(cluster, nic_width).0.min(cluster.nics.len());
+    let nics = columns as f64 * (nic_width + NIC_GAP) - NIC_GAP;
+    gpus.max(nics).max(0.0)
+}
+
+fn place_width(place: &Place, nic_width: f64) -> f64 {
+    let devices: f64 = place.clusters.iter().map(|c| cluster_width(c, nic_width) + GAP).sum();
+    let title = text_width(&place.title, HEADING).max(text_width("CPUs 128-143,", NORMAL));
+    (devices - GAP).max(title) + 2.0 * PADDING
+}
+
+/// What stands below the title of a NUMA node of this width.
+fn place_lines(place: &Place, width: f64) -> Vec<String> {
+    let width = width - 2.0 * PADDING;
+    let mut lines = match &place.cpus {
+        Some(cpus) => wrap(&format!("CPUs {cpus}"), NORMAL, width),
+        None if place.clusters.is_empty() => Vec::new(),
+        None => vec!["CPUs not known".to_owned()],
+    };
+    if let Some(cpus) = place.cpus.as_ref().filter(|_| lines.len() > CPU_LINES) {
+        lines.truncate(CPU_LINES - 1);
+        lines.push(format!("… {} in all", cpus.count()));
+    }
+    if let Some(link) = place.between {
+        lines.extend(wrap(&format!("{link} between GPUs"), NORMAL, width));
+    }
+    lines
+}
+
+/// The lines inside a GPU's box.
+pub(super) fn gpu_lines(node: &Node, gpu: usize) -> Vec<String> {
+    let Some(gpu) = node.gpus.get(gpu) else { return Vec::new() };
+    let mut lines: Vec<String> = Vec::new();
+    lines.extend(gpu.pci.known().map(|pci: PciAddress| pci.to_string()));
+    match (gpu.mig_mode.known(), gpu.gpu_numa_id.known()) {
+        (Some(true), _) => lines.push(format!("MIG: {}", gpu.mig.len())),
+        (_, Some(id)) => lines.push(format!("memory: {id}")),
+        _ => {}
+    }
+    lines
+}

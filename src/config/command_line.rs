@@ -1,0 +1,270 @@
+//! Finding gpubind's words on the command line of srun, sbatch and salloc.
+//!
+//! Slurm refuses `--gpu-bind=spank`, so the plugin replaces such a word before
+//! Slurm parses it. It must not touch the user program's own arguments, so this
+//! reads the line as the command's getopt_long(3) does: options first, then the
+//! program, and in srun another component after a lone `:`.
+
+use std::ffi::{OsStr, OsString};
+
+use super::request::{BindText, Request, RequestError, bind_text};
+use super::slurm_options::{Arity, long, short};
+
+/// A Slurm command with options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// srun.
+    Srun,
+    /// sbatch.
+    Sbatch,
+    /// salloc.
+    Salloc,
+}
+
+impl Command {
+    /// The command that `argv[0]` names.
+    pub fn from_argv0(argv0: &OsStr) -> Option<Command> {
+        match std::path::Path::new(argv0).file_name()?.to_str()? {
+            "srun" => Some(Command::Srun),
+            "sbatch" => Some(Command::Sbatch),
+            "salloc" => Some(Command::Salloc),
+            _ => None,
+        }
+    }
+}
+
+/// Whose binding the command line asks for; the last option decides, as in Slurm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wish {
+    /// It says nothing about binding.
+    Nothing,
+    /// gpubind, with these items.
+    Ours(Request),
+    /// An explicit other `--gpu-bind` or `--tres-bind`: Slurm's own binding.
+    Slurms,
+}
+
+/// What a command line says, and what Slurm should read instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandLine {
+    /// Words to replace: position in argv and new text. Never more or fewer words.
+    pub replacements: Vec<(usize, String)>,
+    /// Whose binding is asked for.
+    pub wish: Wish,
+}
+
+/// Reads the command line `argv` (with the command's own name first).
+///
+/// `is_program` tells whether a word could be the program to run; it decides
+/// only about the word after an option that is not in the table (another SPANK
+/// plugin's, or a newer release's): a program means that the option was a flag.
+pub fn read_command_line(
+    command: Command,
+    argv: &[OsString],
+    is_program: &dyn Fn(&OsStr) -> bool,
+) -> Result<CommandLine, RequestError> {
+    let mut line = CommandLine { replacements: Vec::new(), wish: Wish::Nothing };
+    let mut position = 1;
+    while let Some(word) = argv.get(position) {
+        let text = word.to_str().unwrap_or_default();
+        if text == ":" {
+            position += 1;
+        } else if let Some(option) = text.strip_prefix("--").filter(|option| !option.is_empty()) {
+            let next = argv.get(position + 1);
+            position += read_long(command, option, position, next, is_program, &mut line)?;
+        } else if text.len() > 1 && text.starts_with('-') && text != "--" {
+            position += words_of_short(command, &text[1..]);
+        } else {
+            // The program. Only srun starts further components behind it.
+            match (command, argv[position..].iter().position(|word| word == ":")) {
+                (Command::Srun, Some(colon)) => position += colon,
+                _ => break,
+            }
+        }
+    }
+    Ok(line)
+}
+
+/// Reads one long option (without its dashes); gives the number of words it takes.
+fn read_long(
+    command: Command,
+    option: &str,
+    position: usize,
+    next: Option<&OsString>,
+    is_program: &dyn Fn(&OsStr) -> bool,
+    line: &mut CommandLine,
+) -> Result<usize, RequestError> {
+    let (name, glued) = match option.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (option, None),
+    };
+    let Some((name, arity)) = long(command, name) else {
+        let takes_next = glued.is_none()
+            && next.is_some_and(|next| {
+                next != ":" && !next.as_encoded_bytes().starts_with(b"-") && !is_program(next)
+            });
+        return Ok(1 + usize::from(takes_next));
+    };
+    let words = if arity == Arity::Value && glued.is_none() { 2 } else { 1 };
+    let Some(value) = glued.or_else(|| next.and_then(|next| next.to_str())) else {
+        return Ok(words);
+    };
+    match name {
+        "gpu-bind" => match bind_text(value)? {
+            BindText::Slurms => line.wish = Wish::Slurms,
+            BindText::Ours { request, slurm } => {
+                line.wish = Wish::Ours(request);
+                replace(line, position, glued.is_some(), slurm);
+            }
+        },
+        // Written as a --gpu-bind, it switches Slurm's implicit binding off as well.
+        "gpubind" => {
+            line.wish = Wish::Ours(value.parse()?);
+            let colon = if value.is_empty() { "" } else { ":" };
+            replace(line, position, glued.is_some(), format!("none,spank{colon}{value}"));
+        }
+        "tres-bind" if value.contains("gpu") => line.wish = Wish::Slurms,
+        _ => {}
+    }
+    Ok(words)
+}
+
+/// Puts `--gpu-bind` with this value in the place of an option at `position`.
+fn replace(line: &mut CommandLine, position: usize, glued: bool, value: String) {
+    if glued {
+        line.replacements.push((position, format!("--gpu-bind={value}")));
+    } else {
+        line.replacements.push((position, "--gpu-bind".to_owned()));
+        line.replacements.push((position + 1, value));
+    }
+}
+
+/// The number of words that a cluster of short options takes, such as `lN2` or `vn`.
+fn words_of_short(command: Command, letters: &str) -> usize {
+    let mut rest = letters.chars();
+    for letter in rest.by_ref() {
+        if short(command, letter) == Arity::Value {
+            return if rest.as_str().is_empty() { 2 } else { 1 };
+        }
+    }
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The line as Slurm would see it, and the wish.
+    fn read(command: Command, text: &str) -> (String, Wish) {
+        let mut argv: Vec<OsString> = text.split(' ').map(OsString::from).collect();
+        let is_program = |word: &OsStr| matches!(word.to_str(), Some("prog" | "./prog" | "srun"));
+        let line = read_command_line(command, &argv, &is_program).unwrap();
+        let words = argv.len();
+        for (position, word) in line.replacements {
+            argv[position] = word.into();
+        }
+        assert_eq!(argv.len(), words);
+        let seen: Vec<_> = argv.iter().map(|word| word.to_str().unwrap()).collect();
+        (seen.join(" "), line.wish)
+    }
+
+    fn ours(items: &str) -> Wish {
+        Wish::Ours(items.parse().unwrap())
+    }
+
+    #[test]
+    fn every_spelling_of_the_option_is_rewritten() {
+        for (typed, seen, items) in [
+            ("srun --gpu-bind=spank prog", "srun --gpu-bind=none,spank prog", ""),
+            ("srun --gpu-bind spank prog", "srun --gpu-bind none,spank prog", ""),
+            ("srun --gpu-b=spank:single prog", "srun --gpu-bind=none,spank:single prog", "single"),
+            ("srun --gpubind=ids=uuid prog", "srun --gpu-bind=none,spank:ids=uuid prog", "ids=uuid"),
+            ("srun --gpubind first prog", "srun --gpu-bind none,spank:first prog", "first"),
+            ("srun --gpu-bind=verbose,spank prog", "srun --gpu-bind=verbose,none,spank prog", "verbose"),
+        ] {
+            assert_eq!(read(Command::Srun, typed), (seen.to_owned(), ours(items)), "{typed}");
+        }
+    }
+
+    #[test]
+    fn a_rewritten_line_stays_as_it_is() {
+        let line = "srun -N2 --gpu-bind=none,spank:single prog";
+        assert_eq!(read(Command::Srun, line), (line.to_owned(), ours("single")));
+    }
+
+    #[test]
+    fn the_programs_own_arguments_are_not_touched() {
+        for line in [
+            "srun -N2 prog --gpu-bind=spank",
+            "srun -lN 2 prog --gpu-bind=spank",
+            "srun --nodes 2 --label prog --gpu-bind=spank",
+            "srun --overlap prog --gpu-bind=spank",
+            "srun --exclusive prog --gpu-bind=spank",
+            "srun -- prog --gpu-bind=spank",
+            "srun --some-flag prog --gpu-bind=spank",
+            "sbatch --wait script : --gpu-bind=spank",
+            "salloc -n1 prog : --gpu-bind=spank",
+        ] {
+            let command = Command::from_argv0(OsStr::new(line.split(' ').next().unwrap())).unwrap();
+            assert_eq!(read(command, line), (line.to_owned(), Wish::Nothing), "{line}");
+        }
+    }
+
+    #[test]
+    fn options_behind_values_and_unknown_options_are_still_found() {
+        for typed in [
+            "srun -n 4 -c2 -J name --time 5 --gpu-bind=spank prog",
+            "srun -vn 4 --mem=0 -I --gpu-bind=spank prog",
+            "srun --other-plugin value --gpu-bind=spank prog",
+            "srun --other-plugin=value --gpu-bind=spank prog",
+            "srun --some-flag --gpu-bind=spank prog",
+        ] {
+            let seen = typed.replace("=spank", "=none,spank");
+            assert_eq!(read(Command::Srun, typed), (seen, ours("")), "{typed}");
+        }
+    }
+
+    #[test]
+    fn salloc_leaves_the_inner_srun_alone() {
+        let (seen, _) = read(Command::Salloc, "salloc --gpu-bind=spank srun --gpu-bind=spank prog");
+        assert_eq!(seen, "salloc --gpu-bind=none,spank srun --gpu-bind=spank prog");
+    }
+
+    #[test]
+    fn every_component_of_a_heterogeneous_step_is_read() {
+        let typed = "srun -n1 --gpu-bind=spank prog --gpu-bind=spank : -n2 --gpu-bind=spank:single prog";
+        let (seen, wish) = read(Command::Srun, typed);
+        assert_eq!(
+            seen,
+            "srun -n1 --gpu-bind=none,spank prog --gpu-bind=spank : \
+             -n2 --gpu-bind=none,spank:single prog"
+        );
+        assert_eq!(wish, ours("single"));
+        let (seen, _) = read(Command::Sbatch, "sbatch -n1 --gpubind=first : -n2 --gpubind=first x");
+        assert_eq!(seen.matches("--gpu-bind=none,spank:first").count(), 2);
+    }
+
+    #[test]
+    fn the_last_option_decides_and_slurms_own_binding_is_told() {
+        for (line, wish) in [
+            ("srun --gpu-bind=closest prog", Wish::Slurms),
+            ("srun --tres-bind=gres/gpu:single:1 prog", Wish::Slurms),
+            ("srun --tres-bind=gres/nic:closest prog", Wish::Nothing),
+            ("srun --gpu-bind=spank --gpu-bind=closest prog", Wish::Slurms),
+            ("srun --gpu-bind=closest --gpu-bind=spank:first prog", ours("first")),
+        ] {
+            assert_eq!(read(Command::Srun, line).1, wish, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_ends_early_or_is_not_utf8_is_no_problem() {
+        use std::os::unix::ffi::OsStringExt;
+        for line in ["srun", "srun --gpu-bind", "srun -n", "srun --", "srun -", "srun :"] {
+            assert_eq!(read(Command::Srun, line), (line.to_owned(), Wish::Nothing), "{line}");
+        }
+        let argv = ["srun".into(), OsString::from_vec(vec![b'-', b'-', 0xff]), "--gpu-bind=spank".into()];
+        let line = read_command_line(Command::Srun, &argv, &|_| true).unwrap();
+        assert!(line.replacements.is_empty(), "a word that is not text is taken for the program");
+    }
+}

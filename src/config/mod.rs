@@ -1,0 +1,20 @@
+//! What the user and the site asked for: the request grammar, Slurm's command
+//! lines, plugstack.conf's arguments, and how they combine.
+//!
+//! Everything here is text in, data out. What a request *does* to a task is in
+//! [`crate::plan`] and [`crate::bind`].
+
+mod command_line;
+mod plugstack;
+mod request;
+mod settings;
+mod slurm_options;
+mod slurm_release;
+mod travel;
+
+pub use command_line::{Command, CommandLine, Wish, read_command_line};
+pub use plugstack::{PlugstackArgs, PlugstackError};
+pub use request::{BindText, ITEMS, Ids, LocalRank, Mode, Request, RequestError, bind_text};
+pub use slurm_release::plugin_version;
+pub use travel::variables;
+pub use settings::{REQUEST_VARIABLE, Settings};

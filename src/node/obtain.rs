@@ -1,0 +1,69 @@
+//! Getting a node's description in a place where NVML must not be loaded.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use super::probe::{self, ProbeError};
+use super::snapshot::{Snapshot, SnapshotError};
+use super::{Node, Roots};
+
+/// Where the description comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// The machine's file tree.
+    pub roots: Roots,
+    /// The gpubind program.
+    pub program: PathBuf,
+    /// The NVML library; without it the loader's own search path.
+    pub nvml: Option<PathBuf>,
+    /// How long reading NVML may take.
+    pub timeout: Duration,
+    /// How old the saved description may be.
+    pub max_age: Duration,
+}
+
+/// Why there is no description.
+#[derive(Debug, thiserror::Error)]
+pub enum ObtainError {
+    /// The program gave no answer.
+    #[error("cannot read this node's GPUs: {0}")]
+    Probe(#[from] ProbeError),
+    /// The program's answer is no snapshot.
+    #[error("cannot read this node's GPUs: {program} answered wrongly: {error}")]
+    Answer {
+        /// The program.
+        program: String,
+        /// What is wrong with its answer.
+        error: SnapshotError,
+    },
+}
+
+/// Reads the saved snapshot if it may be believed; else runs the program, which
+/// reads NVML and saves a new one. Gives the node, and why the saved one was
+/// not used.
+///
+/// # Errors
+/// [`ObtainError`], no later than half a second after [`Source::timeout`].
+pub fn obtain(source: &Source) -> Result<(Node, Option<SnapshotError>), ObtainError> {
+    let Source { roots, program, nvml, timeout, max_age } = source;
+    let saved = Snapshot::load(&roots.snapshot(), roots, *max_age, SystemTime::now());
+    let why = match saved {
+        Ok(node) => return Ok((node, None)),
+        Err(why) => why,
+    };
+    let seconds = max_age.as_secs().to_string();
+    let mut args: Vec<OsString> = vec!["snapshot".into(), "--save".into(), "--show".into()];
+    args.extend(["--max-age".into(), seconds.into()]);
+    args.extend(["--fsroot".into(), roots.fsroot().into()]);
+    if let Some(nvml) = nvml {
+        args.extend(["--nvml".into(), nvml.into()]);
+    }
+    let answer = probe::run(program, &args, *timeout)?;
+    match Snapshot::parse(&answer) {
+        Ok(snapshot) => Ok((snapshot.node, Some(why))),
+        Err(error) => {
+            Err(ObtainError::Answer { program: program.display().to_string(), error })
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! What Slurm gave this step on this node: devices, CPU sets, tasks, ranks.
+//!
+//! These are the inputs of the plan that depend on a job; they are read from the
+//! step's environment and from what the task can reach. What the machine has is
+//! in [`crate::node`]; who gets what is in [`crate::plan`].
+
+mod allocation;
+mod cpu_bind;
+mod ranks;
+mod reach;
+
+pub use allocation::{Allocation, Entry, GpuLists};
+pub use cpu_bind::{CpuBindError, task_cpus};
+pub use ranks::{Ranks, master_port};
+pub use reach::{Reach, own_cpus, reach};

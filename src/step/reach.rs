@@ -1,0 +1,39 @@
+//! What the calling process can reach: the GPUs that the device cgroup lets
+//! through, and its CPUs.
+
+use std::path::Path;
+
+use rustix::fs::{Access, access};
+
+use crate::node::{CpuSet, Node};
+
+/// Whether the calling process may use each GPU of a node, in the node's order.
+pub type Reach = Vec<bool>;
+
+/// Asks for each GPU whether the calling process may open its device file.
+///
+/// access(2) consults the device cgroup (v1 and v2, `devcgroup_check_permission`
+/// in the kernel's security/device_cgroup.c) without opening the device, so it
+/// wakes no GPU. Only the final cgroup counts: ask in the task, not earlier. A
+/// GPU whose minor number is not known counts as reachable.
+pub fn reach(node: &Node, dev: &Path) -> Reach {
+    node.gpus
+        .iter()
+        .map(|gpu| match gpu.minor.known() {
+            Some(minor) => {
+                let file = dev.join(format!("nvidia{minor}"));
+                access(&file, Access::READ_OK | Access::WRITE_OK).is_ok()
+            }
+            None => true,
+        })
+        .collect()
+}
+
+/// The calling process's own CPUs, from sched_getaffinity(2); empty where they
+/// cannot be told (more than 1024 CPUs).
+pub fn own_cpus() -> CpuSet {
+    match rustix::thread::sched_getaffinity(None) {
+        Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect(),
+        Err(_) => CpuSet::default(),
+    }
+}

@@ -1,0 +1,174 @@
+//! A private Slurm cluster, started by scripts/cluster, and what its steps say.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// What kind of cluster a test runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    /// Its name; its nodes are NAME-0, NAME-1.
+    pub name: &'static str,
+    /// What to give to `scripts/cluster start` besides the name.
+    pub options: &'static [&'static str],
+}
+
+/// Eight GPUs on two NUMA nodes of one CPU each, GPUs 0-3 at CPU 0.
+pub const OPEN: Kind = Kind { name: "t-open", options: &["--machine", "two-cpu"] };
+/// The same, with a device cgroup around each step.
+pub const CONSTRAINED: Kind =
+    Kind { name: "t-cgroup", options: &["--machine", "two-cpu", "--constrain-devices"] };
+/// The same without the plugin.
+pub const PLAIN: Kind =
+    Kind { name: "t-plain", options: &["--machine", "two-cpu", "--nodes", "1", "--no-plugin"] };
+/// GPUs that NVML cannot describe: there is no such library.
+pub const BLIND: Kind = Kind {
+    name: "t-blind",
+    options: &["--machine", "two-cpu", "--nodes", "1", "--plugstack", "nvml=/nonexistent.so"],
+};
+/// No GPUs at all.
+pub const EMPTY: Kind = Kind { name: "t-empty", options: &["--machine", "none", "--nodes", "1"] };
+
+/// A running cluster; stopped when dropped.
+pub struct Cluster {
+    pub kind: Kind,
+    root: PathBuf,
+}
+
+/// What a command printed and how it ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub stdout: String,
+    pub stderr: String,
+    pub code: Option<i32>,
+}
+
+/// The environment of each task of a step, by global rank.
+pub type Tasks = BTreeMap<u32, BTreeMap<String, String>>;
+
+impl Cluster {
+    /// Starts a cluster with what target/stage holds.
+    pub fn start(kind: Kind) -> Cluster {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+        let cluster = Cluster { kind, root };
+        let mut start = Command::new(cluster.root.join("scripts/cluster"));
+        start.args(["start", "--no-build", "--name", kind.name]).args(kind.options);
+        let started = start.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&started.stderr);
+        assert!(started.status.success(), "cluster {} did not start:\n{said}", kind.name);
+        cluster
+    }
+
+    /// A command to run in the cluster.
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(self.root.join("scripts/cluster"));
+        command.args(["exec", self.kind.name, "--"]).args(words).stdin(Stdio::null());
+        // Messages are compared: no translations.
+        command.env("LC_ALL", "C");
+        command
+    }
+
+    /// Runs a command, whatever it ends with.
+    pub fn run(&self, words: &[&str]) -> Ran {
+        self.run_with(&[], words)
+    }
+
+    /// Runs a command with more environment.
+    pub fn run_with(&self, env: &[(&str, &str)], words: &[&str]) -> Ran {
+        // By env(1): scripts/cluster takes Slurm's own variables away.
+        let set: Vec<String> = env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let set: Vec<&str> = set.iter().map(String::as_str).collect();
+        Ran::from(self.command(&[&["env"], &set[..], words].concat()).output().unwrap())
+    }
+
+    /// Runs a step that prints each task's environment; it must end well.
+    /// `options` are srun's.
+    pub fn tasks(&self, options: &[&str]) -> (Tasks, String) {
+        self.tasks_with(&[], options)
+    }
+
+    /// As [`Cluster::tasks`], with more environment for srun.
+    pub fn tasks_with(&self, env: &[(&str, &str)], options: &[&str]) -> (Tasks, String) {
+        let words = [&["srun", "--label", "--overcommit"], options, &["/usr/bin/env"]].concat();
+        let ran = self.run_with(env, &words);
+        assert_eq!(ran.code, Some(0), "{words:?} failed:\n{}", ran.stderr);
+        (tasks_of(&ran.stdout), ran.stderr)
+    }
+
+    /// Runs a batch script to its end and gives back what it printed.
+    pub fn batch(&self, options: &[&str], script: &str) -> Ran {
+        let folder = self.folder();
+        let file = folder.join(format!("batch-{}.sh", std::process::id()));
+        let out = file.with_extension("out");
+        std::fs::write(&file, format!("#!/bin/bash\n{script}\n")).unwrap();
+        let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
+        let words = [&["sbatch", "--wait", "--output", out], options, &[file]].concat();
+        let ran = self.run(&words);
+        let stdout = std::fs::read_to_string(out).unwrap_or_default();
+        std::fs::remove_file(file).unwrap();
+        let _ = std::fs::remove_file(out);
+        Ran { stdout, ..ran }
+    }
+
+    /// The cluster's folder.
+    pub fn folder(&self) -> PathBuf {
+        self.root.join("target/cluster").join(self.kind.name)
+    }
+
+    /// UUIDs of the node's GPUs in PCI order, from the machine's fixture.
+    pub fn uuids(&self) -> Vec<String> {
+        let fixture = self.root.join("tests/machines/two-cpu.toml");
+        let text = std::fs::read_to_string(fixture).unwrap();
+        let node = gpubind::node::Machine::parse(&text).unwrap().to_node();
+        node.gpus.iter().map(|gpu| gpu.uuid.known().unwrap().clone()).collect()
+    }
+
+    /// What slurmd and slurmstepd of the first node have logged so far.
+    pub fn log(&self) -> String {
+        let file = self.folder().join(format!("log/{}-0.log", self.kind.name));
+        std::fs::read_to_string(file).unwrap()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let mut stop = Command::new(self.root.join("scripts/cluster"));
+        let stopped = stop.args(["stop", self.kind.name]).output().unwrap();
+        if !stopped.status.success() {
+            eprintln!("{}", String::from_utf8_lossy(&stopped.stderr));
+        }
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Ran {
+        Ran {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code(),
+        }
+    }
+}
+
+/// Reads what `srun --label … env` prints: lines such as `3: NAME=value`.
+pub fn tasks_of(stdout: &str) -> Tasks {
+    let mut tasks = Tasks::new();
+    for line in stdout.lines() {
+        let Some((rank, variable)) = line.split_once(": ") else { continue };
+        let (Ok(rank), Some((name, value))) = (rank.trim().parse(), variable.split_once('=')) else {
+            continue;
+        };
+        tasks.entry(rank).or_default().insert(name.to_owned(), value.to_owned());
+    }
+    tasks
+}
+
+/// One variable of each task, in rank order; `-` where it is unset.
+pub fn each<'a>(tasks: &'a Tasks, name: &str) -> Vec<&'a str> {
+    tasks.values().map(|env| env.get(name).map_or("-", String::as_str)).collect()
+}
+
+/// The lines of stderr that come from gpubind.
+pub fn ours(stderr: &str) -> Vec<&str> {
+    stderr.lines().filter(|line| line.contains("gpubind")).collect()
+}

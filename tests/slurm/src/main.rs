@@ -1,0 +1,85 @@
+//! End-to-end tests: a stock slurmctld, slurmd and srun with the plugin inside.
+//!
+//! Each test names the kinds of cluster that it runs on; a cluster is started
+//! when the first test of its kind begins and stopped after the last. Tests of
+//! one cluster run one after the other: they hold GPUs, and look at logs.
+//! `scripts/test` builds what they need; `cargo run -p slurm-tests -- NAME` runs
+//! some of them with what was built last.
+
+// Tests end by panicking.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod allocation;
+mod cluster;
+mod modes;
+mod quiet;
+mod requests;
+mod trouble;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::sync::Mutex;
+
+use cluster::{Cluster, Kind};
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// One test: its name, where it runs, and what it does.
+pub struct Test {
+    name: &'static str,
+    kinds: &'static [Kind],
+    body: fn(&Cluster),
+}
+
+/// The cluster that runs now; the next kind's test stops it.
+static RUNNING: Mutex<Option<Cluster>> = Mutex::new(None);
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // Clusters are started in turn, so tests run in turn.
+    arguments.test_threads = Some(1);
+    let tests: Vec<Test> =
+        [requests::TESTS, modes::TESTS, allocation::TESTS, trouble::TESTS, quiet::TESTS]
+            .into_iter()
+            .flatten()
+            .map(|(name, kinds, body)| Test { name, kinds, body: *body })
+            .collect();
+    let tests = Rc::new(tests);
+    let mut kinds: Vec<Kind> = Vec::new();
+    for kind in tests.iter().flat_map(|test| test.kinds) {
+        if !kinds.contains(kind) {
+            kinds.push(*kind);
+        }
+    }
+    let mut trials = Vec::new();
+    for kind in kinds {
+        for test in tests.iter().filter(|test| test.kinds.contains(&kind)) {
+            let body = test.body;
+            let name = format!("{}::{}", kind.name, test.name);
+            trials.push(Trial::test(name, move || run(kind, body)));
+        }
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    *RUNNING.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+    conclusion.exit_code()
+}
+
+/// Runs one test on a cluster of its kind.
+fn run(kind: Kind, body: fn(&Cluster)) -> Result<(), Failed> {
+    let mut running = RUNNING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        if running.as_ref().is_none_or(|cluster| cluster.kind != kind) {
+            // The old one goes first: fewer daemons side by side.
+            *running = None;
+            *running = Some(Cluster::start(kind));
+        }
+        if let Some(cluster) = running.as_ref() {
+            body(cluster);
+        }
+    }));
+    outcome.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Failed::from(text.unwrap_or_else(|| "the test panicked".to_owned()))
+    })
+}

@@ -1,0 +1,201 @@
+//! What each task sees in each mode, and by which rule.
+
+use std::collections::BTreeSet;
+
+use crate::cluster::{CONSTRAINED, Cluster, Kind, OPEN, each, ours};
+
+pub const TESTS: &[(&str, &[Kind], fn(&Cluster))] = &[
+    ("two_nodes_of_eight_ranks", &[OPEN, CONSTRAINED], two_nodes_of_eight_ranks),
+    ("gpus_follow_the_cpus", &[OPEN, CONSTRAINED], gpus_follow_the_cpus),
+    ("fewer_tasks_share_the_gpus_out", &[OPEN, CONSTRAINED], fewer_tasks_share_the_gpus_out),
+    ("one_task_keeps_all", &[OPEN], one_task_keeps_all),
+    ("single_gives_one_each", &[OPEN], single_gives_one_each),
+    ("ordered_and_first_show_all", &[OPEN, CONSTRAINED], ordered_and_first_show_all),
+    ("more_tasks_than_gpus", &[OPEN, CONSTRAINED], more_tasks_than_gpus),
+    ("off_changes_nothing", &[OPEN], off_changes_nothing),
+    ("rank_variables", &[OPEN], rank_variables),
+    ("a_step_inside_a_step", &[OPEN], a_step_inside_a_step),
+    ("verbose_tells_each_rank", &[OPEN], verbose_tells_each_rank),
+];
+
+/// Half of the tasks at CPU 0, half at CPU 1.
+const HALVES: &str = "--cpu-bind=map_cpu:0,0,0,0,1,1,1,1";
+
+fn two_nodes_of_eight_ranks(cluster: &Cluster) {
+    let options =
+        ["-N2", "--ntasks-per-node=8", "--gpus-per-node=8", HALVES, "--gpu-bind=spank"];
+    let (tasks, stderr) = cluster.tasks(&options);
+    assert_eq!(tasks.len(), 16);
+    assert_eq!(ours(&stderr), [""; 0], "nothing to warn about");
+    let uuids = cluster.uuids();
+    for node in 0..2 {
+        let here: Vec<_> = tasks.values().skip(node * 8).take(8).collect();
+        let visible: BTreeSet<&str> =
+            here.iter().map(|env| env["CUDA_VISIBLE_DEVICES"].as_str()).collect();
+        assert_eq!(visible.len(), 8, "node {node}: distinct GPUs");
+        for (local_rank, env) in here.iter().enumerate() {
+            let gpu: usize = env["CUDA_VISIBLE_DEVICES"].parse().unwrap();
+            assert_eq!(gpu / 4, local_rank / 4, "rank {local_rank} of node {node} is local");
+            assert_eq!(env["GPUBIND_GPU_UUID"], uuids[gpu]);
+            assert_eq!(env["GPUBIND_GPU_INDEX"], gpu.to_string());
+            assert_eq!(env["GPUBIND_NUMA_NODE"], (gpu / 4).to_string());
+            assert_eq!(env["GPUBIND_LOCAL_RANK"], local_rank.to_string());
+            assert_eq!(env["CUDA_DEVICE_ORDER"], "PCI_BUS_ID");
+        }
+    }
+}
+
+fn gpus_follow_the_cpus(cluster: &Cluster) {
+    for (bind, sides) in [("--cpu-bind=map_cpu:0,1", ["0", "1"]), ("--cpu-bind=map_cpu:1,0", ["1", "0"])] {
+        let options = ["-N1", "-n2", "--gpus-per-node=8", bind, "--gpu-bind=spank:single"];
+        let (tasks, _) = cluster.tasks(&options);
+        assert_eq!(each(&tasks, "GPUBIND_NUMA_NODE"), sides, "{bind}");
+        assert_ne!(
+            each(&tasks, "CUDA_VISIBLE_DEVICES")[0],
+            each(&tasks, "CUDA_VISIBLE_DEVICES")[1],
+            "{bind}"
+        );
+    }
+}
+
+fn fewer_tasks_share_the_gpus_out(cluster: &Cluster) {
+    let options =
+        ["-N1", "-n2", "--gpus-per-node=8", "--cpu-bind=map_cpu:1,0", "--gpu-bind=spank"];
+    let (tasks, _) = cluster.tasks(&options);
+    let shares: Vec<BTreeSet<u32>> = each(&tasks, "CUDA_VISIBLE_DEVICES")
+        .iter()
+        .map(|list| list.split(',').map(|gpu| gpu.parse().unwrap()).collect())
+        .collect();
+    assert_eq!(shares, [BTreeSet::from([4, 5, 6, 7]), BTreeSet::from([0, 1, 2, 3])]);
+    // A task with several GPUs is a launcher rather than a rank.
+    assert_eq!(each(&tasks, "RANK"), ["-", "-"]);
+}
+
+fn one_task_keeps_all(cluster: &Cluster) {
+    let (tasks, _) = cluster.tasks(&["-N1", "-n1", "--gpus-per-node=8", "--gpu-bind=spank"]);
+    let mut gpus: Vec<&str> = each(&tasks, "CUDA_VISIBLE_DEVICES")[0].split(',').collect();
+    gpus.sort_unstable();
+    assert_eq!(gpus, ["0", "1", "2", "3", "4", "5", "6", "7"]);
+}
+
+fn single_gives_one_each(cluster: &Cluster) {
+    let options = ["-N1", "-n3", "--gpus-per-node=8", "--gpu-bind=spank:single"];
+    let (tasks, stderr) = cluster.tasks(&options);
+    let visible: BTreeSet<&str> = each(&tasks, "CUDA_VISIBLE_DEVICES").into_iter().collect();
+    assert_eq!(visible.len(), 3);
+    assert!(visible.iter().all(|gpu| gpu.len() == 1), "{visible:?}");
+    assert_eq!(ours(&stderr), [""; 0]);
+}
+
+fn ordered_and_first_show_all(cluster: &Cluster) {
+    let step = ["-N1", "-n8", "--gpus-per-node=8", HALVES];
+    let (tasks, _) = cluster.tasks(&[&step[..], &["--gpu-bind=spank:ordered"]].concat());
+    let lists = each(&tasks, "CUDA_VISIBLE_DEVICES");
+    assert!(lists.iter().all(|list| *list == lists[0]), "{lists:?}");
+    let entries: Vec<&str> = lists[0].split(',').collect();
+    assert_eq!(entries, each(&tasks, "GPUBIND_GPU_INDEX"), "entry n is rank n's own");
+    assert_eq!(each(&tasks, "LOCAL_RANK"), ["0", "1", "2", "3", "4", "5", "6", "7"]);
+
+    let (tasks, _) = cluster.tasks(&[&step[..], &["--gpu-bind=spank:first"]].concat());
+    for env in tasks.values() {
+        let list: Vec<&str> = env["CUDA_VISIBLE_DEVICES"].split(',').collect();
+        assert_eq!(list[0], env["GPUBIND_GPU_INDEX"]);
+        assert_eq!(list.iter().collect::<BTreeSet<_>>().len(), 8, "{list:?}");
+    }
+}
+
+fn more_tasks_than_gpus(cluster: &Cluster) {
+    let step = ["-N2", "--ntasks-per-node=8", "--gpus-per-node=4"];
+    let (tasks, stderr) = cluster.tasks(&[&step[..], &["--gpu-bind=spank"]].concat());
+    for node in 0..2 {
+        let visible = each(&tasks, "CUDA_VISIBLE_DEVICES");
+        for gpu in ["0", "1", "2", "3"] {
+            let here = visible[node * 8..][..8].iter().filter(|visible| **visible == gpu).count();
+            assert_eq!(here, 2, "tasks on GPU {gpu} of node {node}");
+        }
+    }
+    let warnings = ours(&stderr);
+    assert_eq!(warnings.len(), 2, "one line per node: {warnings:?}");
+    assert!(warnings[0].contains("8 tasks share 4 GPUs on this node; add `share`"), "{warnings:?}");
+
+    let (_, stderr) = cluster.tasks(&[&step[..], &["--gpu-bind=spank:share"]].concat());
+    assert_eq!(ours(&stderr), [""; 0]);
+
+    let strict = [&["srun", "-O"], &step[..], &["--gpu-bind=spank:strict", "true"]].concat();
+    let ran = cluster.run(&strict);
+    assert_ne!(ran.code, Some(0));
+    assert!(ran.stderr.contains("gpubind: strict: 8 tasks share 4 GPUs"), "{}", ran.stderr);
+}
+
+fn off_changes_nothing(cluster: &Cluster) {
+    let step = ["-N1", "-n2", "--gpus-per-node=8"];
+    let (tasks, _) = cluster.tasks(&[&step[..], &["--gpu-bind=none,spank:off"]].concat());
+    let (plain, _) = cluster.tasks(&[&step[..], &["--gpu-bind=none"]].concat());
+    for name in ["CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "CUDA_DEVICE_ORDER", "RANK"] {
+        assert_eq!(each(&tasks, name), each(&plain, name), "{name}");
+    }
+}
+
+fn rank_variables(cluster: &Cluster) {
+    let step = ["-N2", "--ntasks-per-node=4", "--gpus-per-node=4"];
+    let (tasks, _) = cluster.tasks(&[&step[..], &["--gpu-bind=spank"]].concat());
+    assert_eq!(each(&tasks, "RANK"), ["0", "1", "2", "3", "4", "5", "6", "7"]);
+    assert_eq!(each(&tasks, "WORLD_SIZE"), ["8"; 8]);
+    assert_eq!(each(&tasks, "LOCAL_RANK"), ["0"; 8], "the one GPU is device 0");
+    assert_eq!(each(&tasks, "LOCAL_WORLD_SIZE"), ["4"; 8]);
+    assert_eq!(each(&tasks, "NODE_RANK"), ["0", "0", "0", "0", "1", "1", "1", "1"]);
+    assert_eq!(each(&tasks, "MASTER_ADDR"), [format!("{}-0", cluster.kind.name).as_str(); 8]);
+    let ports: BTreeSet<&str> = each(&tasks, "MASTER_PORT").into_iter().collect();
+    assert_eq!(ports.len(), 1, "{ports:?}");
+
+    let keep = [&step[..], &["--gpu-bind=spank:local-rank=keep"]].concat();
+    let users_own = [("MASTER_PORT", "4711"), ("RANK", "")];
+    let (tasks, _) = cluster.tasks_with(&users_own, &keep);
+    assert_eq!(each(&tasks, "LOCAL_RANK"), ["0", "1", "2", "3", "0", "1", "2", "3"]);
+    assert_eq!(each(&tasks, "MASTER_PORT"), ["4711"; 8]);
+    assert_eq!(each(&tasks, "RANK"), [""; 8], "set to nothing is set");
+
+    let off = [&step[..], &["--gpu-bind=spank:rank-env=off"]].concat();
+    assert_eq!(each(&cluster.tasks(&off).0, "RANK"), ["-"; 8]);
+
+}
+
+fn a_step_inside_a_step(cluster: &Cluster) {
+    let inner = |options: &str| {
+        let inner = format!("srun --overlap --overcommit --label -N2 {options} env");
+        let script = format!("if [ $SLURM_PROCID = 0 ]; then {inner}; fi");
+        let outer = ["srun", "-N2", "-n2", "--gpus-per-node=4", "--gpu-bind=spank:single", "sh", "-c"];
+        let ran = cluster.run(&[&outer[..], &[script.as_str()]].concat());
+        (crate::cluster::tasks_of(&ran.stdout), ran.stderr)
+    };
+    // The outer step's values are not taken for the user's own.
+    let (tasks, stderr) = inner("-n8 --ntasks-per-node=4 --gpu-bind=spank");
+    assert_eq!(each(&tasks, "RANK"), ["0", "1", "2", "3", "4", "5", "6", "7"], "{stderr}");
+    // And they do not stay where there is nothing to put in their place.
+    for options in ["-n2 --gpu-bind=spank", "-n2 --gpu-bind=map_gpu:0", "-n2 --gpu-bind=spank:off"] {
+        let (tasks, stderr) = inner(options);
+        for name in ["RANK", "WORLD_SIZE", "MASTER_PORT", "GPUBIND_RANK_ENV"] {
+            assert_eq!(each(&tasks, name), ["-", "-"], "{name} with {options}: {stderr}");
+        }
+    }
+    let (tasks, _) = inner("-n2 --gpu-bind=map_gpu:0");
+    assert_eq!(each(&tasks, "GPUBIND_GPU_UUID"), ["-", "-"]);
+}
+
+fn verbose_tells_each_rank(cluster: &Cluster) {
+    let options =
+        ["-N2", "--ntasks-per-node=2", "--gpus-per-node=2", "--cpu-bind=map_cpu:0,1", "--gpu-bind=spank:verbose"];
+    let (tasks, stderr) = cluster.tasks(&options);
+    let lines = ours(&stderr);
+    assert_eq!(lines.len(), 4, "{stderr}");
+    for (rank, env) in &tasks {
+        let node = rank / 2;
+        let start = format!("gpubind: rank {rank} on {}-{node}, local rank {}: ", cluster.kind.name, rank % 2);
+        let line = lines.iter().find(|line| line.contains(&start)).expect("a line for each rank");
+        for part in ["GPUBIND_GPU_UUID", "GPUBIND_GPU_PCI"] {
+            assert!(line.contains(&env[part]), "{line} lacks {}", env[part]);
+        }
+        let place = if rank % 2 == 0 { "local to CPUs 0;" } else { "remote to CPUs 1;" };
+        assert!(line.contains("NUMA node 0") && line.contains(place), "{line}");
+    }
+}

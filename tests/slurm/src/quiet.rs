@@ -1,0 +1,79 @@
+//! Steps that do not ask for gpubind, and steps without GPUs.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use crate::cluster::{Cluster, EMPTY, Kind, OPEN, PLAIN, Tasks, each, ours};
+
+pub const TESTS: &[(&str, &[Kind], fn(&Cluster))] = &[
+    ("without_a_request_nothing_changes", &[OPEN, PLAIN], without_a_request_nothing_changes),
+    ("a_step_without_gpus_just_runs", &[OPEN, EMPTY], a_step_without_gpus_just_runs),
+    ("nodes_stay_healthy", &[OPEN, EMPTY], nodes_stay_healthy),
+];
+
+/// Each task's environment in the cluster with the plugin, for the one without.
+static WITH_PLUGIN: OnceLock<Tasks> = OnceLock::new();
+
+fn without_a_request_nothing_changes(cluster: &Cluster) {
+    let node = format!("{}-0", cluster.kind.name);
+    let (tasks, stderr) = cluster.tasks(&["-w", &node, "-N1", "-n4", "--gpus-per-node=8"]);
+    assert_eq!(ours(&stderr), [""; 0]);
+    let tasks: Tasks = tasks.into_iter().map(|(rank, env)| (rank, comparable(env, cluster))).collect();
+    if cluster.kind == OPEN {
+        WITH_PLUGIN.set(tasks).expect("runs once");
+        return;
+    }
+    match WITH_PLUGIN.get() {
+        Some(with_plugin) => {
+            let differ: Vec<_> = difference(with_plugin, &tasks).collect();
+            assert_eq!(differ, [""; 0], "with the plugin and without it");
+        }
+        None => panic!("needs t-open::without_a_request_nothing_changes in the same run"),
+    }
+}
+
+/// The variables that only one side has, or with another value.
+fn difference<'a>(one: &'a Tasks, other: &'a Tasks) -> impl Iterator<Item = String> + 'a {
+    let lacks = |here: &'a Tasks, there: &'a Tasks, side: &'static str| {
+        here.iter().flat_map(move |(rank, env)| {
+            let there = there.get(rank);
+            env.iter()
+                .filter(move |(name, value)| there.and_then(|env| env.get(*name)) != Some(*value))
+                .map(move |(name, value)| format!("{side} {rank}: {name}={value}"))
+        })
+    };
+    lacks(one, other, "with").chain(lacks(other, one, "without"))
+}
+
+/// An environment without what differs between any two steps.
+fn comparable(env: BTreeMap<String, String>, cluster: &Cluster) -> BTreeMap<String, String> {
+    const DIFFER: [&str; 9] =
+        ["_PORT", "JOBID", "JOB_ID", "PID", "SLURM_CONF", "HOST", "START_TIME", "END_TIME", "WORKING_CLUSTER"];
+    env.into_iter()
+        .filter(|(name, _)| !DIFFER.iter().any(|part| name.contains(part)))
+        // By the tests' cargo, or by the cluster's name.
+        .filter(|(name, _)| !name.starts_with("CARGO") && name != "LD_LIBRARY_PATH")
+        .map(|(name, value)| (name, value.replace(cluster.kind.name, "CLUSTER")))
+        .collect()
+}
+
+fn a_step_without_gpus_just_runs(cluster: &Cluster) {
+    for request in ["--gpu-bind=spank", "--gpu-bind=spank:strict"] {
+        let (tasks, stderr) = cluster.tasks(&["-N1", "-n2", request]);
+        assert_eq!(each(&tasks, "CUDA_VISIBLE_DEVICES"), ["-", "-"]);
+        assert_eq!(ours(&stderr), [""; 0]);
+    }
+    let (_, stderr) = cluster.tasks(&["-N1", "-n2", "--gpu-bind=spank:verbose"]);
+    assert!(ours(&stderr)[0].contains("the step has no GPU on this node"), "{stderr}");
+    assert_eq!(ours(&stderr).len(), 1);
+}
+
+/// Runs last: whatever the tests before have done, no node may be drained.
+fn nodes_stay_healthy(cluster: &Cluster) {
+    let ran = cluster.run(&["sinfo", "-h", "-N", "-o", "%T %E"]);
+    for line in ran.stdout.lines() {
+        assert!(line.starts_with("idle") || line.starts_with("completing"), "{line}");
+    }
+    let log = cluster.log();
+    assert!(!log.contains("internal error"), "a hook has panicked");
+}
