@@ -1,5 +1,6 @@
 //! Reading `nvidia-smi topo -m` text: whatever people do to it on the way, it is
 //! read right or refused with line and cell.
+#![allow(clippy::unwrap_used)]
 
 mod topo_support;
 
@@ -186,6 +187,63 @@ fn prose_around_the_table_does_no_harm() {
     assert_eq!((node, warnings), parse(FOUR).unwrap());
 }
 
+/// Eight GPUs and an adapter, tabs made blanks, as a terminal shows them.
+fn eight() -> (Vec<String>, Node) {
+    let mut lines = vec![String::new()];
+    let names: Vec<String> = (0..8).map(|gpu| format!("GPU{gpu}")).collect();
+    let cells = |cells: &[String]| cells.iter().map(|cell| format!("{cell:<8}")).collect();
+    let header: String = cells(&names);
+    lines[0] = format!("        {header}CPU Affinity    NUMA Affinity   GPU NUMA ID");
+    for (row, name) in names.iter().enumerate() {
+        let links: Vec<String> =
+            (0..8).map(|column| if row == column { " X" } else { "NV18" }.to_owned()).collect();
+        let links: String = cells(&links);
+        let (cpus, numa) = [("0-55,112-167", 0), ("56-111,168-223", 1)][row / 4];
+        lines.push(format!("{name:<8}{links}{cpus:<16}{numa:<15} N/A"));
+    }
+    let (node, warnings) = parse(&lines.join("\n")).unwrap();
+    assert_eq!(warnings, []);
+    assert_eq!(cpus(&node)[3..5], ["0-55,112-167", "56-111,168-223"]);
+    (lines, node)
+}
+
+#[test]
+fn lines_that_a_terminal_wrapped_are_put_together() {
+    let (lines, whole) = eight();
+    // 80 columns part the CPU list and `CPU Affinity`, 71 and 75 an `NV18`.
+    for width in [80, 100, 71, 75, 64] {
+        let mut text = String::new();
+        for line in &lines {
+            for part in line.as_bytes().chunks(width) {
+                text += std::str::from_utf8(part).unwrap();
+                text.push('\n');
+            }
+        }
+        let (node, warnings) = parse(&text).unwrap_or_else(|e| panic!("{width}: {e}\n{text}"));
+        assert_eq!(node, whole, "{width}: {warnings:?}\n{text}");
+    }
+}
+
+#[test]
+fn lines_that_an_editor_filled_are_put_together() {
+    let (lines, whole) = eight();
+    let words: Vec<&str> = lines.iter().flat_map(|line| line.split_whitespace()).collect();
+    for width in [60, 72, 100] {
+        let mut text = String::from("//");
+        let mut length = 0;
+        for word in &words {
+            if length + word.len() > width {
+                text += "\n//";
+                length = 0;
+            }
+            text += &format!(" {word}");
+            length += word.len() + 1;
+        }
+        let (node, warnings) = parse(&text).unwrap_or_else(|e| panic!("{width}: {e}\n{text}"));
+        assert_eq!(node, whole, "{width}: {warnings:?}\n{text}");
+    }
+}
+
 #[test]
 fn a_column_order_of_its_own_is_put_right() {
     let text = "\tGPU2\tGPU0\nGPU2\tX\tNV4\t\nGPU0\tNV4\tX\n";
@@ -254,8 +312,18 @@ fn square(node: &Node) -> bool {
         && node.check().is_ok()
 }
 
+/// 64 cases each; PROPTEST_CASES asks for more.
+fn config() -> ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig {
+        cases: cases.unwrap_or(64),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn every_style_and_disguise_is_read_right(table in table(), style in style(), disguise in disguise()) {

@@ -24,12 +24,46 @@ install_deps() {
     done
 }
 
+# The oldest Rust that builds this; Cargo.toml says the same to cargo.
+oldest_rust=1.85
+
+# Installs Rust and a linker where they are missing: Debian's own Rust if it is
+# new enough (Debian 13), else by rustup for this user alone.
+install_rust() {
+    PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
+    if ! command -v cc >/dev/null; then
+        command -v apt-get >/dev/null || die "cc not found: install a C compiler, such as gcc"
+        say "installing gcc, which links Rust programs"
+        apt_install_idle gcc libc6-dev
+    fi
+    if is_new_enough "$(rust_version cargo)"; then return; fi
+    command -v apt-get >/dev/null || need_rust
+    as_root apt-get update -q >&2
+    if is_new_enough "$(apt-cache show cargo 2>/dev/null | sed -n 's/^Version: //p' | sort -V | tail -n 1)"; then
+        say "installing Debian's Rust"
+        apt_install_idle cargo rustc rustfmt rust-clippy
+    else
+        say "installing Rust for this user with rustup: Debian's is older than $oldest_rust"
+        command -v curl >/dev/null || apt_install_idle curl ca-certificates
+        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+            sh -s -- -y --profile minimal --component rustfmt,clippy >&2
+    fi
+    need_rust
+}
+
 need_rust() {
     local have
-    have=$(cargo --version 2>/dev/null | cut -d' ' -f2) ||
-        die "cargo not found: install a Rust toolchain, 1.85 or later (https://rustup.rs)"
-    [ "$(printf '%s\n' 1.85 "$have" | sort -V | head -n1)" = 1.85 ] ||
-        die "Rust $have is too old: 1.85 or later is needed (rustup update stable)"
+    have=$(rust_version cargo)
+    [ -n "$have" ] ||
+        die "cargo not found: install a Rust toolchain, $oldest_rust or later (https://rustup.rs)"
+    is_new_enough "$have" ||
+        die "Rust $have is too old: $oldest_rust or later is needed (rustup update stable)"
+}
+
+rust_version() { "$1" --version 2>/dev/null | cut -d' ' -f2; }
+
+is_new_enough() {
+    [ -n "$1" ] && [ "$(printf '%s\n' "$oldest_rust" "$1" | sort -V | head -n 1)" = "$oldest_rust" ]
 }
 
 # Installs packages without questions and without their services: a cluster of

@@ -157,12 +157,17 @@ pub fn leftovers(env: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
         .collect()
 }
 
-/// The step's plan; without a known node, the allocation's own order.
-fn plan_of(rank: &Rank, warnings: &mut Vec<Warning>) -> Option<Plan> {
-    let shape = match rank.settings.mode {
+/// How the plan of a mode shares devices.
+pub fn shape(mode: Mode) -> Shape {
+    match mode {
         Mode::Auto => Shape::Auto,
         Mode::Single | Mode::Ordered | Mode::First | Mode::Off => Shape::Single,
-    };
+    }
+}
+
+/// The step's plan; without a known node, the allocation's own order.
+fn plan_of(rank: &Rank, warnings: &mut Vec<Warning>) -> Option<Plan> {
+    let shape = shape(rank.settings.mode);
     let devices = rank.allocation.devices();
     let known = match rank.node {
         Ok(node) if devices.len() == rank.allocation.entries.len() => {

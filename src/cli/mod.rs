@@ -2,6 +2,7 @@
 //! could decide.
 
 mod machine_args;
+mod plan;
 mod report;
 mod snapshot;
 mod topo;
@@ -24,12 +25,16 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Topo(topo::TopoArgs),
+    Plan(plan::PlanArgs),
     Snapshot(snapshot::SnapshotArgs),
     Report(report::ReportArgs),
 }
 
 /// Exit code of a command that could not do what it was asked.
 const FAILED: u8 = 1;
+
+/// Exit code for arguments that contradict themselves or the machine, as clap has it.
+const USAGE: u8 = 2;
 
 /// Runs the program with the process's own arguments. Wrong arguments end it
 /// with exit code 2, as clap has it.
@@ -38,6 +43,7 @@ pub fn main() -> ExitCode {
     let mut out = io::stdout().lock();
     let done: Result<(), Box<dyn std::error::Error>> = match &cli.command {
         Command::Topo(args) => topo::run(args, &mut out).map_err(Into::into),
+        Command::Plan(args) => plan::run(args, &mut out).map_err(Into::into),
         Command::Snapshot(args) => snapshot::run(args, &mut out).map_err(Into::into),
         Command::Report(args) => report::run(args, &mut out).map_err(Into::into),
     };
@@ -47,8 +53,15 @@ pub fn main() -> ExitCode {
         Err(error) if is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("gpubind: {error}");
-            ExitCode::from(FAILED)
+            ExitCode::from(exit_code(error.as_ref()))
         }
+    }
+}
+
+fn exit_code(error: &(dyn std::error::Error + 'static)) -> u8 {
+    match error.downcast_ref::<plan::PlanCommandError>() {
+        Some(error) if error.is_usage() => USAGE,
+        _ => FAILED,
     }
 }
 

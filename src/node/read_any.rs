@@ -48,8 +48,11 @@ fn is_machine_line(line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
-    use crate::node::Link;
+    use crate::node::snapshot::Fingerprint;
+    use crate::node::{Link, Roots};
 
     const FIXTURE: &str = r#"
         name = "desk"
@@ -65,6 +68,9 @@ mod tests {
     fn each_form_is_recognised() {
         let (node, _) = read_any(FIXTURE).unwrap();
         assert_eq!(node.driver.as_deref(), Some("580.82.07"));
+        let fingerprint = Fingerprint::take(&Roots::new("/nonexistent"));
+        let snapshot = Snapshot::new(node.clone(), fingerprint, SystemTime::now());
+        assert_eq!(read_any(&snapshot.to_json()).unwrap(), (node, Vec::new()));
         let (node, _) = read_any("\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X \n").unwrap();
         assert_eq!(node.link(0, 1), Link::Pix);
     }

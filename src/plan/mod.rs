@@ -15,6 +15,7 @@
 //! | `exact` | the best of those, for up to 8 ranks and 8 devices |
 //! | `exchange` | a good one of those, for anything larger |
 //! | `why` | what to tell a user about the outcome |
+//! | `given`, `slurm_single` | other mappings, to compare a plan with |
 //!
 //! What does *not* live here: how a device is written into an environment, and
 //! which devices and CPUs a step has.
@@ -22,13 +23,17 @@
 mod cost;
 mod exact;
 mod exchange;
+mod given;
 mod near;
+mod slurm_single;
 mod why;
 
 use crate::node::{CpuSet, Device, Node};
 
 pub use cost::Cost;
 use cost::Problem;
+pub use given::cost_of;
+pub use slurm_single::slurm_single;
 pub use why::{Undecided, Why};
 
 /// The most tasks that [`plan`] accepts; no node has CPUs for more.

@@ -6,10 +6,12 @@
 
 mod allocation;
 mod cpu_bind;
+mod layout;
 mod ranks;
 mod reach;
 
 pub use allocation::{Allocation, Entry, GpuLists};
 pub use cpu_bind::{CpuBindError, task_cpus};
+pub use layout::{Distribution, Layout, LayoutError, layout, sockets};
 pub use ranks::{Ranks, master_port};
 pub use reach::{Reach, own_cpus, reach};

@@ -1,6 +1,6 @@
 //! Random machines, and the many ways in which people paste their matrix.
 
-#![allow(dead_code)] // each test uses its part
+#![allow(clippy::unwrap_used)]
 
 use gpubind::node::{Link, Node};
 use proptest::prelude::*;

@@ -98,10 +98,10 @@ fn link_cell(link: Link) -> Cell {
     });
     match link {
         Link::Same | Link::Unknown => cell.add_attribute(Attribute::Dim),
-        Link::NvLink(_) => cell.fg(Color::Green),
-        Link::Pix | Link::Pxb => cell.fg(Color::Cyan),
-        Link::Phb | Link::Node => cell.fg(Color::Yellow),
-        Link::Sys => cell.fg(Color::Red),
+        Link::NvLink(_) => cell.fg(Color::DarkGreen),
+        Link::Pix | Link::Pxb => cell.fg(Color::DarkCyan),
+        Link::Phb | Link::Node => cell.fg(Color::DarkYellow),
+        Link::Sys => cell,
     }
 }
 

@@ -99,12 +99,13 @@ pub fn run(args: &TopoArgs, out: &mut dyn Write) -> Result<(), TopoError> {
 }
 
 /// Colours only where a person looks, and has not declined (no-color.org).
-fn colour() -> bool {
+pub(super) fn colour() -> bool {
     let declined = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stdout().is_terminal() && !declined
 }
 
-fn from_file(path: &Path) -> Result<Node, TopoError> {
+/// Reads the node that a file describes; what is odd about it goes to stderr.
+pub(super) fn from_file(path: &Path) -> Result<Node, TopoError> {
     let name =
         if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
     let mut bytes = Vec::new();

@@ -134,7 +134,8 @@ fn walk(session: &Session, device: &Device, far: &FarEnds) -> Links {
         }
         // Hopper and later tell the state in a field; older GPUs in a call only.
         let state = match field(session, device, LINK_STATE, number) {
-            Fact::Known(state) => Fact::Known(state == 1),
+            // 2 is asleep (nvml.h): such a link wakes when it is used.
+            Fact::Known(state) => Fact::Known(state != 0),
             Fact::Unsupported | Fact::Failed(_) => fact(link.is_active()),
         };
         match state {

@@ -3,8 +3,6 @@
 //! Usually a line is a row. A terminal may have wrapped it, or an editor
 //! reflowed the table so that labels stand in the middle of lines.
 
-use std::mem;
-
 use super::cells::{self, Token, gpu_name, is_cell, tokens};
 use super::clean::Line;
 use super::error::{TopoTextError, Warning};
@@ -18,9 +16,23 @@ pub(super) struct Row {
     /// Line of its label.
     pub line: usize,
     /// What follows the label, one piece for each line it stands on.
-    pub pieces: Vec<String>,
+    pub pieces: Vec<Piece>,
+    /// Whether the last piece may be no part of the row: a line of nothing but
+    /// numbers below a row that could end before it.
+    pub doubtful: bool,
     /// Where the first piece starts in its line, in characters.
     pub start: usize,
+}
+
+/// What one line has of a row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// The text.
+    pub text: String,
+    /// Number of the line.
+    pub line: usize,
+    /// How many columns the whole line takes on a terminal.
+    pub width: usize,
 }
 
 /// The rows of a matrix.
@@ -98,7 +110,8 @@ impl Collector<'_> {
             self.body.rows.push(Row {
                 device: *device,
                 line: line.number,
-                pieces: vec![line.text.get(start..end).unwrap_or_default().to_owned()],
+                pieces: vec![piece(line, line.text.get(start..end).unwrap_or_default())],
+                doubtful: false,
                 start: line.text.get(..start).unwrap_or_default().chars().count(),
             });
         }
@@ -113,17 +126,12 @@ impl Collector<'_> {
         for (at, word) in words.iter().enumerate() {
             let Some((device, glued)) = self.header.label(word.text) else { continue };
             let before = words.get(..at).unwrap_or_default();
-            let is_label = match words.get(at + 1) {
+            let behind = words.get(at + 1..).unwrap_or_default();
+            let is_label = match behind.first() {
                 _ if !glued.is_empty() => true,
-                Some(next) => cells::links(next.text).is_some(),
-                None => {
-                    at > 0
-                        && self.open
-                        && before.iter().all(|word| {
-                            is_cell(word.text) || self.header.label(word.text).is_some()
-                        })
-                        && before.iter().any(|word| is_cell(word.text))
-                }
+                Some(next) if cells::links(next.text).is_some() => true,
+                Some(_) => at == 0 && mostly_cells(behind),
+                None => self.open && ends_in_label(self.header, before),
             };
             if is_label {
                 labels.push((at, device));
@@ -143,7 +151,7 @@ impl Collector<'_> {
         if self.open && all_cells && (link.is_some() || !self.marked) {
             let end = leading.last().map_or(0, |last| last.at + last.text.len());
             self.body.reflowed = true;
-            self.append(line.text.get(..end).unwrap_or_default());
+            self.append(line, line.text.get(..end).unwrap_or_default().trim());
             return Ok(());
         }
         self.marked |= self.body.rows.is_empty();
@@ -160,12 +168,21 @@ impl Collector<'_> {
         if words.is_empty() {
             return Ok(false);
         }
-        if self.open && self.continues(words) {
+        if self.open && self.continues(line, words) {
             let link = words.iter().find(|word| cells::links(word.text).is_some());
-            if let Some(link) = link.filter(|_| self.links_so_far() >= self.header.devices.len()) {
+            let links = self.links_so_far();
+            let complete = links >= self.header.devices.len();
+            if let Some(link) = link.filter(|_| complete) {
                 return Err(TopoTextError::Stray { line: line.number, cell: link.text.to_owned() });
             }
-            self.append(&line.text);
+            let text = if self.body.reflowed { line.text.trim() } else { &line.text };
+            let broken = self.ends_open() || line.text.trim().starts_with(['-', ',']);
+            self.append(line, text);
+            if let Some(row) = self.body.rows.last_mut() {
+                row.doubtful = complete && !broken;
+            }
+            // A second line of numbers would be too much.
+            self.open &= !(complete && !broken);
             return Ok(true);
         }
         self.open = false;
@@ -203,44 +220,57 @@ impl Collector<'_> {
         TopoTextError::NoColumn { line: line.number, row: label.text.to_owned() }
     }
 
-    /// Whether a line without a label is the rest of the last row.
-    fn continues(&self, words: &[Token]) -> bool {
+    /// Whether a line without a label may be the rest of the last row.
+    fn continues(&self, line: &Line, words: &[Token]) -> bool {
         let Some((first, rest)) = words.split_first() else { return false };
-        let Some(row) = self.body.rows.last() else { return false };
-        let cells_only = rest.iter().all(|word| is_cell(word.text));
-        let so_far = row.pieces.join(" ");
-        let so_far = tokens(&so_far);
-        let glued = so_far.last().map(|last| format!("{}{}", last.text, first.text));
-        let broken_word = glued.is_some_and(|word| is_cell(&word));
-        if !cells_only || !(is_cell(first.text) || broken_word) {
+        let Some(last) = self.body.rows.last().and_then(|row| row.pieces.last()) else {
             return false;
-        }
-        let is_link = |word: &&Token| cells::links(word.text).is_some();
-        let links = self.links_so_far();
-        let open_cells = self.header.affinity.len() + links.min(self.header.devices.len());
-        let cells = links + so_far.iter().filter(|word| !is_link(word)).count();
-        words.iter().any(|word| is_link(&word))
-            || links < self.header.devices.len()
-            || cells < open_cells
-            || so_far.last().is_some_and(|last| last.text.ends_with(['-', ',']))
-            || first.text.starts_with(['-', ','])
+        };
+        let end = tokens(&last.text).last().map_or("", |word| word.text);
+        let is_first = is_cell(first.text) || is_cell(&format!("{end}{}", first.text));
+        let fits = is_first && rest.iter().all(|word| is_cell(word.text));
+        // Numbers alone must stand right below, links may be further down.
+        let numbers_only = words.iter().all(|word| cells::links(word.text).is_none());
+        let complete = self.links_so_far() >= self.header.devices.len();
+        fits && (!(numbers_only && complete) || line.number == last.line + 1)
+    }
+
+    /// Whether the last row ends in the middle of a list.
+    fn ends_open(&self) -> bool {
+        let last = self.body.rows.last().and_then(|row| row.pieces.last());
+        last.is_some_and(|piece| piece.text.trim_end().ends_with(['-', ',']))
     }
 
     /// Links that the last row has already.
     fn links_so_far(&self) -> usize {
-        let pieces = self.body.rows.last().map(|row| row.pieces.join(" ")).unwrap_or_default();
+        let Some(row) = self.body.rows.last() else { return 0 };
+        let texts: Vec<&str> = row.pieces.iter().map(|piece| piece.text.as_str()).collect();
         let links = |word: &Token| cells::links(word.text).map_or(0, |found| found.links.len());
-        tokens(&pieces).iter().map(links).sum()
+        tokens(&texts.join(" ")).iter().map(links).sum()
     }
 
-    fn append(&mut self, text: &str) {
+    fn append(&mut self, line: &Line, text: &str) {
         if let Some(row) = self.body.rows.last_mut() {
-            let mut text = text.to_owned();
-            // The mark before a continued line left its blanks there.
-            if self.body.reflowed {
-                text = mem::take(&mut text).trim().to_owned();
-            }
-            row.pieces.push(text);
+            row.pieces.push(piece(line, text));
         }
     }
+}
+
+fn piece(line: &Line, text: &str) -> Piece {
+    let width = |width: usize, c: char| if c == '\t' { width / 8 * 8 + 8 } else { width + 1 };
+    let (text, number) = (text.to_owned(), line.number);
+    Piece { text, line: number, width: line.text.chars().fold(0, width) }
+}
+
+/// Whether words are those of a row, though its first cell may be none.
+fn mostly_cells(words: &[Token]) -> bool {
+    let cells = words.iter().filter(|word| is_cell(word.text)).count();
+    cells * 2 > words.len() && words.iter().any(|word| cells::links(word.text).is_some())
+}
+
+/// Whether a name behind these words, at the end of a line, is the label of a
+/// row that goes on in the next line.
+fn ends_in_label(header: &Header, before: &[Token]) -> bool {
+    let fits = |word: &Token| is_cell(word.text) || header.label(word.text).is_some();
+    before.iter().all(fits) && before.iter().any(|word| is_cell(word.text))
 }

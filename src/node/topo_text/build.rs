@@ -55,7 +55,7 @@ pub(super) fn node(
     let mut node = Node { gpus, links, nics, ..Node::default() };
     drop_gpu_memory_nodes(&mut node, warnings);
     node.numa = numa_nodes(&node, warnings);
-    missing_cpus(header, &node, rows, warnings);
+    missing_cells(header, &node, warnings);
     Ok(node)
 }
 
@@ -166,20 +166,29 @@ fn numa_nodes(node: &Node, warnings: &mut Vec<Warning>) -> Vec<NumaNode> {
     nodes
 }
 
-fn missing_cpus(header: &Header, node: &Node, rows: &[ReadRow], warnings: &mut Vec<Warning>) {
-    if !header.affinity.contains(&Column::Cpu) {
-        warnings.push(Warning::NoCpuColumn);
-        return;
-    }
+/// Warns of cells that are empty, unless the row was left out with a reason.
+fn missing_cells(header: &Header, node: &Node, warnings: &mut Vec<Warning>) {
     let left_out = |name: &str| {
         warnings.iter().any(|w| matches!(w, Warning::AffinityLeftOut { row, .. } if row == name))
     };
-    let empty = node.gpus.iter().filter(|gpu| gpu.cpus.known().is_none_or(CpuSet::is_empty));
-    let names = empty.map(|gpu| format!("GPU{}", gpu.index)).filter(|name| !left_out(name));
-    let names: Vec<String> = names.collect();
-    if !names.is_empty() && !rows.is_empty() {
-        warnings.push(Warning::NoCpus { gpus: names.join(", ") });
+    let names = |is_missing: &dyn Fn(&Gpu) -> bool| -> Option<String> {
+        let gpus = node.gpus.iter().filter(|gpu| is_missing(gpu));
+        let names = gpus.map(|gpu| format!("GPU{}", gpu.index)).filter(|name| !left_out(name));
+        let names: Vec<String> = names.collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    let has_cpus = |gpu: &Gpu| gpu.cpus.known().is_some_and(|cpus| !cpus.is_empty());
+    let mut found = Vec::new();
+    if !header.affinity.contains(&Column::Cpu) {
+        found.push(Warning::NoCpuColumn);
+    } else if let Some(gpus) = names(&|gpu| !has_cpus(gpu)) {
+        found.push(Warning::NoCpus { gpus });
     }
+    if header.affinity.contains(&Column::Numa) {
+        let gpus = names(&|gpu| has_cpus(gpu) && gpu.numa.known().is_none());
+        found.extend(gpus.map(|gpus| Warning::NoNuma { gpus }));
+    }
+    warnings.append(&mut found);
 }
 
 fn list(ids: &[u32]) -> String {

@@ -11,7 +11,7 @@ pub(super) struct Line {
 
 /// Splits a text into plain lines.
 pub(super) fn lines(text: &str) -> Vec<Line> {
-    let escaped = text.contains("\\t");
+    let escaped = ["\\t", "\\n\"", "\\n'"].iter().any(|escape| text.contains(escape));
     let mut lines = Vec::new();
     for (at, raw) in text.lines().enumerate() {
         let raw = if escaped { unescape(raw) } else { raw.to_owned() };

@@ -164,6 +164,12 @@ pub enum Warning {
         /// Names of the GPUs.
         gpus: String,
     },
+    /// GPUs with an empty NUMA cell beside their CPUs.
+    #[error("no NUMA node in the row of {gpus}: not known")]
+    NoNuma {
+        /// Names of the GPUs.
+        gpus: String,
+    },
     /// A row's affinity cells could not be told apart or are no lists.
     #[error("line {line}, row {row}: {reason}; its CPU and NUMA cells are left out")]
     AffinityLeftOut {

@@ -72,6 +72,40 @@ pub(super) fn starts_matrix(text: &str) -> bool {
     read(text, 0).is_some_and(|header| header.devices.len() + header.affinity.len() > 1)
 }
 
+/// Parts lines in which the end of a header and its first row stand together,
+/// as an editor leaves them that filled all lines.
+pub(super) fn split_from_row(lines: Vec<Line>) -> Vec<Line> {
+    let mut parted = Vec::new();
+    for line in lines {
+        let words = tokens(&line.text);
+        let is_row = |pair: &[Token]| match pair {
+            [label, link] => {
+                gpu_name(label.text).is_some_and(|(_, _, rest)| rest.is_empty())
+                    && cells::links(link.text).is_some()
+            }
+            _ => false,
+        };
+        let first = words.windows(2).position(is_row).unwrap_or(0);
+        let before = words.get(..first).unwrap_or_default();
+        let names_columns = !before.is_empty() && before.iter().all(|word| is_column(word.text));
+        let at = words.get(first).map_or(0, |label| label.at);
+        match line.text.split_at_checked(at).filter(|_| names_columns) {
+            Some((header, row)) => {
+                parted.push(Line { text: header.to_owned(), ..line });
+                parted.push(Line { text: row.to_owned(), ..line });
+            }
+            None => parted.push(line),
+        }
+    }
+    parted
+}
+
+/// Whether a word may stand in a header.
+fn is_column(word: &str) -> bool {
+    let affinity = matches!(word, "CPU" | "Affinity" | "NUMA" | "GPU" | "ID");
+    affinity || read(&format!("GPU0 {word}"), 0).is_some() || word == "GPU0"
+}
+
 /// All ways to read a header that starts in this line, each with the place of
 /// the line where its rows start.
 pub(super) fn candidates(lines: &[Line], start: usize) -> Vec<(Header, usize)> {

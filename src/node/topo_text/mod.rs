@@ -8,17 +8,17 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | [`clean`] | escape codes, quotes, comment marks: text to plain lines |
-//! | [`padding`] | takes out the padding of a wrapped terminal line |
-//! | [`pipes`] | Markdown and box tables to tab-separated lines |
-//! | [`cells`] | words of the matrix: link words, lists, glued cells |
-//! | [`header`] | the line that names the columns |
-//! | [`body`] | which pieces of which lines belong to which row |
-//! | [`row`] | one row's links |
-//! | [`tail`] | one row's CPU and NUMA cells |
-//! | [`build`] | rows to a [`Node`] |
-//! | [`checks`] | contradictions that the text itself shows |
-//! | [`legend`] | NIC names, and whether `-mp` hid the NVLinks |
+//! | `clean` | escape codes, quotes, comment marks: text to plain lines |
+//! | `padding` | takes out the padding of a wrapped terminal line |
+//! | `pipes` | Markdown and box tables to tab-separated lines |
+//! | `cells` | words of the matrix: link words, lists, glued cells |
+//! | `header` | the line that names the columns |
+//! | `body` | which pieces of which lines belong to which row |
+//! | `row` | one row's links |
+//! | `tail` | one row's CPU and NUMA cells |
+//! | `build` | rows to a node |
+//! | `checks` | contradictions that the text itself shows |
+//! | `legend` | NIC names, and whether `-mp` hid the NVLinks |
 //!
 //! What does not live here: writing such text (the `topo` command does), and
 //! reading anything else than text (see [`crate::node`]).
@@ -61,6 +61,7 @@ use header::Header;
 /// Where there is no matrix, or none that is complete and square.
 pub fn parse(text: &str) -> Result<(Node, Vec<Warning>), TopoTextError> {
     let lines = pipes::to_tabs(padding::cut(clean::lines(text)))?;
+    let lines = header::split_from_row(lines);
     let mut first_error = None;
     for (start, line) in lines.iter().enumerate() {
         if !header::names_a_gpu(&line.text) {

@@ -97,7 +97,8 @@ mod tests {
         let text =
             ["| NUMA Affinity | | GPU0 | nic_0 |", "|--|--|:-:|--|", "| 3 | GPU0 | **X** | SYS |"];
         let lines = text.iter().map(|text| Line { number: 1, text: (*text).to_owned() });
-        let texts: Vec<String> = to_tabs(lines.collect()).unwrap().into_iter().map(|l| l.text).collect();
+        let texts: Vec<String> =
+            to_tabs(lines.collect()).unwrap().into_iter().map(|l| l.text).collect();
         assert_eq!(texts, ["\tGPU0\tnic_0\tNUMA Affinity", "", "GPU0\tX\tSYS\t3"]);
     }
 

@@ -1,14 +1,14 @@
 //! One row's links.
 
-use super::body::{Body, Row};
+use super::body::{Body, Piece, Row};
 use super::cells::{self, Token, tokens};
 use super::error::{TopoTextError, Warning};
 use super::header::Header;
 use super::tail::{self, Affinity, Tail};
 use crate::node::Link;
 
-/// A wrapped row has at most this many breaks; more are read as plain blanks.
-const MOST_BREAKS: usize = 6;
+/// A wrapped row that may be read in more ways than this is refused.
+const MOST_READINGS: usize = 64;
 
 /// A row that has been read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,9 +31,10 @@ pub(super) fn read_all(
     warnings: &mut Vec<Warning>,
 ) -> Result<Vec<ReadRow>, TopoTextError> {
     let mut rows: Vec<ReadRow> = Vec::new();
+    let breaks = Breaks::of(header, body);
     for raw in &body.rows {
         let is_gpu = raw.device < header.gpus.len();
-        let row = match read_row(header, raw, body.reflowed, warnings) {
+        let row = match read_row(header, raw, &breaks, warnings) {
             Ok(row) => row,
             Err(error) if is_gpu => return Err(error),
             Err(error) => {
@@ -63,32 +64,81 @@ pub(super) fn read_all(
     Ok(rows)
 }
 
+/// What is known of the line breaks inside rows.
+struct Breaks {
+    /// An editor broke the lines, between words only.
+    reflowed: bool,
+    /// Columns of the widest line of the matrix: a terminal breaks a line in
+    /// the middle of a word only there.
+    width: usize,
+    /// Every GPU's row is broken, so that a line of numbers below one is no chance.
+    everywhere: bool,
+}
+
+impl Breaks {
+    fn of(header: &Header, body: &Body) -> Breaks {
+        let pieces = body.rows.iter().flat_map(|row| &row.pieces);
+        let gpus = body.rows.iter().filter(|row| row.device < header.gpus.len());
+        Breaks {
+            reflowed: body.reflowed,
+            width: pieces.map(|piece| piece.width).max().unwrap_or(0),
+            everywhere: gpus.clone().count() > 1 && gpus.clone().all(|row| row.pieces.len() > 1),
+        }
+    }
+}
+
+/// One way to read a row.
+#[derive(PartialEq, Eq)]
+struct Reading {
+    links: Vec<Link>,
+    tail: Tail,
+    /// Whether its lines would be broken where a terminal breaks lines.
+    plausible: bool,
+}
+
 fn read_row(
     header: &Header,
     raw: &Row,
-    reflowed: bool,
+    breaks: &Breaks,
     warnings: &mut Vec<Warning>,
 ) -> Result<ReadRow, TopoTextError> {
-    let mut read: Vec<(Vec<Link>, Tail)> = Vec::new();
+    let mut read: Vec<Reading> = Vec::new();
     let mut first_error = None;
-    for text in joins(&raw.pieces, reflowed) {
-        match read_cells(header, raw, &text) {
-            Ok(cells) if read.contains(&cells) => {}
-            Ok(cells) => read.push(cells),
-            Err(error) => first_error = first_error.or(Some(error)),
+    let mut texts = joins(&raw.pieces, breaks);
+    if let Some((_, pieces)) = raw.pieces.split_last().filter(|_| raw.doubtful) {
+        if !breaks.everywhere {
+            texts.extend(joins(pieces, breaks));
         }
     }
     let row = header.name(raw.device).to_owned();
-    let Some((links, _)) = read.first().cloned() else {
+    if texts.len() > MOST_READINGS {
+        return Err(TopoTextError::Wrapped { line: raw.line, row });
+    }
+    for (text, plausible) in texts {
+        match read_cells(header, raw, &text) {
+            Ok((links, tail)) => read.push(Reading { links, tail, plausible }),
+            Err(error) => first_error = first_error.or(Some(error)),
+        }
+    }
+    let Some(links) = read.first().map(|reading| reading.links.clone()) else {
         let line = raw.line;
         return Err(first_error.unwrap_or(TopoTextError::Wrapped { line, row }));
     };
-    if read.iter().any(|(other, _)| *other != links) {
+    if read.iter().any(|reading| reading.links != links) {
         return Err(TopoTextError::Wrapped { line: raw.line, row });
     }
-    let affinity = tail::choose(read.into_iter().map(|(_, tail)| tail).collect());
+    let tails = |plausible: bool| -> Vec<Tail> {
+        let tails = read.iter().filter(|reading| !plausible || reading.plausible);
+        tails.map(|reading| reading.tail.clone()).collect()
+    };
+    let affinity = match tails(true) {
+        likely if likely.iter().any(Result::is_ok) => tail::choose(likely),
+        _ => tail::choose(tails(false)),
+    };
     let affinity = affinity.unwrap_or_else(|reason| {
-        warnings.push(Warning::AffinityLeftOut { line: raw.line, row: row.clone(), reason });
+        if raw.device < header.gpus.len() {
+            warnings.push(Warning::AffinityLeftOut { line: raw.line, row: row.clone(), reason });
+        }
         Affinity::default()
     });
     for (column, _) in links.iter().enumerate().filter(|(_, link)| **link == Link::Unknown) {
@@ -101,25 +151,29 @@ fn read_row(
     Ok(ReadRow { device: raw.device, line: raw.line, links, affinity })
 }
 
-/// All texts that a row's pieces may have been before its line was broken:
-/// between two words, or in the middle of one.
-fn joins(pieces: &[String], reflowed: bool) -> Vec<String> {
-    let (first, rest) = match pieces.split_first() {
-        Some((first, rest)) => (first.clone(), rest),
-        None => return vec![String::new()],
-    };
-    let mut texts = vec![first];
-    for piece in rest {
-        let glue = !reflowed && rest.len() <= MOST_BREAKS;
-        texts = texts
-            .into_iter()
-            .flat_map(|text| {
-                let blank =
-                    text.ends_with(char::is_whitespace) || piece.starts_with(char::is_whitespace);
-                let glued = (glue && !blank).then(|| text.clone() + piece);
-                [Some(text + " " + piece), glued].into_iter().flatten()
-            })
-            .collect();
+/// All texts that a row's pieces may have been before its line was broken,
+/// between two words or in the middle of one, and whether that is plausible.
+fn joins(pieces: &[Piece], breaks: &Breaks) -> Vec<(String, bool)> {
+    let mut texts = vec![(String::new(), true)];
+    let before = std::iter::once(None).chain(pieces.iter().map(Some));
+    for (piece, before) in pieces.iter().zip(before) {
+        let Some(before) = before else {
+            texts = vec![(piece.text.clone(), true)];
+            continue;
+        };
+        let blank = before.text.ends_with(char::is_whitespace)
+            || piece.text.starts_with(char::is_whitespace);
+        let full = before.width == breaks.width;
+        let join = |(text, plausible): (String, bool)| {
+            let glued = text.clone() + &piece.text;
+            let spaced =
+                (text + " " + &piece.text, plausible && (blank || breaks.reflowed || !full));
+            match blank || breaks.reflowed {
+                true => vec![spaced],
+                false => vec![spaced, (glued, plausible && full)],
+            }
+        };
+        texts = texts.into_iter().flat_map(join).take(MOST_READINGS + 1).collect();
     }
     texts
 }
@@ -209,8 +263,12 @@ mod tests {
 
     #[test]
     fn a_broken_line_is_joined_both_ways() {
-        let pieces = ["NV1".to_owned(), "8 X".to_owned(), "\t0-3".to_owned()];
-        assert_eq!(joins(&pieces, false), ["NV1 8 X \t0-3", "NV18 X \t0-3"]);
-        assert_eq!(joins(&pieces, true), ["NV1 8 X \t0-3"]);
+        let piece = |text: &str, width| Piece { text: text.to_owned(), line: 1, width };
+        let pieces = [piece("NV1", 40), piece("8 X", 12), piece("\t0-3", 20)];
+        let mut breaks = Breaks { reflowed: false, width: 40, everywhere: false };
+        let both = [("NV1 8 X \t0-3".to_owned(), false), ("NV18 X \t0-3".to_owned(), true)];
+        assert_eq!(joins(&pieces, &breaks), both);
+        breaks.reflowed = true;
+        assert_eq!(joins(&pieces, &breaks), [("NV1 8 X \t0-3".to_owned(), true)]);
     }
 }

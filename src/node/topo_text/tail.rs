@@ -49,6 +49,9 @@ pub(super) fn read(
             Some(word) => Err(format!("no column name above `{}`", word.text)),
         };
     }
+    if let Some(glued) = glued.filter(|_| glued_words.len() < columns.len()) {
+        return Err(format!("nothing parts `{glued}` from the cells around it"));
+    }
     if let Some(cells) = by_tabs(columns.len(), &glued_words) {
         return read_cells(columns, &cells);
     }
@@ -167,21 +170,15 @@ fn read_cells(columns: &[Column], cells: &[&str]) -> Tail {
     Ok(affinity)
 }
 
-/// Of several readings of a wrapped row the one that fills most columns; none
-/// if two of those differ.
+/// What all readings of a wrapped row agree on; readings that fail do not count.
 pub(super) fn choose(readings: Vec<Tail>) -> Tail {
     let first_problem = readings.iter().find_map(|tail| tail.clone().err());
-    let read: Vec<Affinity> = readings.into_iter().flatten().collect();
-    let width = |affinity: &Affinity| {
-        let cells = [affinity.cpus.is_some(), affinity.numa.is_some()];
-        cells.iter().filter(|known| **known).count() + affinity.width
-    };
-    let widest = read.iter().map(width).max();
-    let mut best = read.into_iter().filter(|affinity| Some(width(affinity)) == widest);
-    match (best.next(), best.next()) {
-        (Some(affinity), None) => Ok(affinity),
-        (Some(_), Some(_)) => Err("the wrapped line may be read in several ways".to_owned()),
-        (None, _) => Err(first_problem.unwrap_or_default()),
+    let mut read: Vec<Affinity> = readings.into_iter().flatten().collect();
+    read.dedup();
+    match read.as_slice() {
+        [affinity] => Ok(affinity.clone()),
+        [] => Err(first_problem.unwrap_or_default()),
+        _ => Err("the wrapped line may be read in several ways".to_owned()),
     }
 }
 

@@ -6,7 +6,7 @@
 //! | `model` | what each question's answer is; immutable, derived from the [`gpubind::node::Machine`] |
 //! | `affinity`, `links` | the same for CPUs near a GPU, and for NVLinks |
 //! | `view` | which GPUs this process may see |
-//! | `session` | init and shutdown, faults, the call log |
+//! | `state` | init and shutdown, faults, the call log |
 //! | `exports` | NVML's C functions, thin, by group as in nvml.h |
 //! | `ffi` | pointers from and to C |
 //! | `code` | NVML's return codes |
@@ -28,7 +28,7 @@ mod exports;
 mod ffi;
 mod links;
 mod model;
-mod session;
+mod state;
 mod view;
 
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! The call log, by which a test can tell how often NVML was asked; in a child,
 //! because the log is named by the environment.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed helper is a failed test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! Every fixture, read back over NVML's C interface, is the node that the
 //! machine describes.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed helper is a failed test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! Faults of a machine, as a caller meets them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed helper is a failed test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
 mod common;
 

@@ -1,6 +1,6 @@
 //! Field values, MIG attributes and versioned structures.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed helper is a failed test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
 mod common;
 

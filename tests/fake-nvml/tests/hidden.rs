@@ -1,6 +1,6 @@
 //! What a process sees that may not use every GPU.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed helper is a failed test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
 mod common;
 

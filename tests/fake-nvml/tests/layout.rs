@@ -1,7 +1,7 @@
 //! The file-system root that `fake-machine` lays out says the same as the
 //! machine, for every fixture.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed helper is a failed test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! NVIDIA's own Python bindings (nvidia-ml-py), which load the library by its
 //! real name, read the same from it. Skipped where pip cannot install them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed helper is a failed test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! The library's names: all that a caller looks up, and nothing that is not
 //! listed; and libraries of older drivers, which lack some.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed helper is a failed test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "what fails here fails its test")]
 
 mod common;
 

@@ -4,7 +4,7 @@
 //! NUMA distances, where those are known; switches from the links.
 
 use crate::cli::topo::matrix::id_list;
-use crate::node::{CpuSet, Fact, Link, Nic, Node, NumaNode};
+use crate::node::{CpuSet, Gpu, Link, Nic, Node, NumaNode};
 
 /// NUMA nodes nearer than this share a socket: ACPI's SLIT calls 20 remote, and
 /// firmware that parts a socket into several nodes says 11 to 16 inside it.
@@ -79,28 +79,26 @@ impl Groups {
 }
 
 /// The places of the GPUs with their clusters, adapters not yet among them.
+/// NUMA nodes tell the place; CPUs only where those are not known.
 fn gpu_places(node: &Node) -> Vec<Place> {
-    let mut places: Vec<(Fact<Vec<u32>>, Fact<CpuSet>, Vec<usize>)> = Vec::new();
+    let same =
+        |a: &Gpu, b: &Gpu| a.numa == b.numa && (a.numa.known().is_some() || a.cpus == b.cpus);
+    let mut places: Vec<(&Gpu, Vec<usize>)> = Vec::new();
     for (at, gpu) in node.gpus.iter().enumerate() {
-        // NUMA nodes tell the place; CPUs only where those are not known.
-        let known = gpu.numa.known().is_some();
-        let found = places
-            .iter_mut()
-            .find(|(numa, cpus, _)| *numa == gpu.numa && (known || *cpus == gpu.cpus));
-        match found {
-            Some((_, _, members)) => members.push(at),
-            None => places.push((gpu.numa.clone(), gpu.cpus.clone(), vec![at])),
+        match places.iter_mut().find(|(first, _)| same(first, gpu)) {
+            Some((_, members)) => members.push(at),
+            None => places.push((gpu, vec![at])),
         }
     }
-    let place = |(numa, cpus, gpus): (Fact<Vec<u32>>, Fact<CpuSet>, Vec<usize>)| {
-        let numa = numa.known().cloned().unwrap_or_default();
+    let place = |(first, gpus): (&Gpu, Vec<usize>)| {
+        let numa = first.numa.known().cloned().unwrap_or_default();
         Place {
             title: match numa.len() {
                 0 => "NUMA node not known".to_owned(),
                 1 => format!("NUMA node {}", id_list(&numa)),
                 _ => format!("NUMA nodes {}", id_list(&numa)),
             },
-            cpus: cpus.known().filter(|cpus| !cpus.is_empty()).cloned(),
+            cpus: first.cpus.known().filter(|cpus| !cpus.is_empty()).cloned(),
             numa,
             between: None,
             clusters: clusters(node, &gpus),

@@ -5,7 +5,7 @@ use std::ffi::{c_uint, c_ulong};
 use crate::affinity::Scope;
 use crate::code::{Answer, Code};
 use crate::ffi::{Device, Out};
-use crate::session::call;
+use crate::state::call;
 
 fn store(words: &[u64], out: &Out<c_ulong>) -> Answer<()> {
     words.iter().enumerate().try_for_each(|(at, word)| out.put_at(at, *word))

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_uint};
 
 use crate::code::Code;
 use crate::ffi::{Device, Out};
-use crate::session::call;
+use crate::state::call;
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetUUID(device: Device, uuid: Out<c_char>, length: c_uint) -> c_uint {

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_uint};
 
 use crate::code::Code;
 use crate::ffi::{Device, Out, Text};
-use crate::session::{call, init, shutdown};
+use crate::state::{call, init, shutdown};
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlInit_v2() -> c_uint {

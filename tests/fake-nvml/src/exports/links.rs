@@ -11,7 +11,7 @@ use crate::code::{Answer, Code};
 use crate::ffi::{Device, Out, Target};
 use crate::links::Field;
 use crate::model::Model;
-use crate::session::call;
+use crate::state::call;
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetNvLinkState(

@@ -6,7 +6,7 @@ use nvml_wrapper_sys::bindings::nvmlDeviceAttributes_t;
 
 use crate::code::Code;
 use crate::ffi::{Device, Out, Target};
-use crate::session::call;
+use crate::state::call;
 
 /// A change of mode is never pending here.
 #[unsafe(no_mangle)]

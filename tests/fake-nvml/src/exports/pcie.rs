@@ -12,7 +12,7 @@ use crate::code::{Answer, Code};
 use crate::ffi::{Device, Out, chars};
 use crate::links::NVIDIA;
 use crate::model::Model;
-use crate::session::call;
+use crate::state::call;
 
 /// PCI class "display", sub class "3D controller" (pci.ids).
 const DISPLAY: (u32, u32) = (3, 2);

@@ -1,0 +1,200 @@
+//! The tasks' CPU sets, from whichever option tells them.
+
+use super::{DistributionArg, PlanArgs, Wrong};
+use crate::node::{CpuSet, CpuSetError, Node};
+use crate::plan::MAX_TASKS;
+use crate::step::{CpuBindError, Distribution, Layout, layout, task_cpus};
+
+/// What is wrong with the options about CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CpusError {
+    /// No CPU for a task.
+    #[error("--cpus: the list of task {0} is empty; write CPU numbers and ranges like 0-15,128-143")]
+    Empty(usize),
+    /// A list that cannot be read.
+    #[error("--cpus: task {task}: {source}")]
+    List {
+        /// The task's local rank.
+        task: usize,
+        /// What is wrong with its list.
+        source: CpuSetError,
+    },
+    /// Not as many lists as tasks.
+    #[error("--cpus has {lists} lists for {tasks} tasks; give one for each task, `;` between")]
+    Count {
+        /// Lists given.
+        lists: usize,
+        /// Tasks asked for.
+        tasks: usize,
+    },
+    /// CPUs that are not there.
+    #[error("{option}: task {task}: the node has no CPU {lacks}; it has {valid}")]
+    Lacks {
+        /// The option.
+        option: &'static str,
+        /// The task's local rank.
+        task: usize,
+        /// What is not there.
+        lacks: CpuSet,
+        /// What is there.
+        valid: CpuSet,
+    },
+    /// A binding without a list of CPUs.
+    #[error(
+        "--cpu-bind: `{0}` tells no CPUs; write mask_cpu:, map_cpu:, mask_ldom: or map_ldom: and a list"
+    )]
+    Kind(String),
+    /// A list that cannot be read.
+    #[error("--cpu-bind: {0}")]
+    CpuBind(#[from] CpuBindError),
+    /// An entry that leaves a task without a CPU.
+    #[error("--cpu-bind: the entry of task {0} names no CPU")]
+    NoCpu(usize),
+    /// A multiplier that is no number of tasks.
+    #[error("--cpu-bind: `{0}` is not an entry and a number of repetitions like 0x3*4")]
+    Repeat(String),
+    /// A task needs a CPU.
+    #[error("--cpus-per-task 0: a task has at least 1 CPU")]
+    None,
+    /// Nothing to deal out.
+    #[error("this node's CPUs are unknown, so Slurm's distribution of them is; give --cpus")]
+    Unknown,
+}
+
+/// The tasks' CPU sets, and where they come from.
+pub(super) struct Tasks {
+    /// CPU set of each task; empty where unknown.
+    pub sets: Vec<CpuSet>,
+    /// A line about them.
+    pub source: String,
+}
+
+/// Reads the options; `devices` is the number of the step's devices.
+///
+/// # Errors
+/// [`Wrong`].
+pub(super) fn read(args: &PlanArgs, node: &Node, devices: usize) -> Result<Tasks, Wrong> {
+    if let Some(wrong) = args.tasks.filter(|tasks| !(1..=MAX_TASKS).contains(tasks)) {
+        return Err(Wrong::Tasks(wrong));
+    }
+    if let Some(lists) = &args.cpus {
+        let sets = from_lists(lists, args.tasks)?;
+        let note = check(node, &sets, "--cpus")?;
+        return Ok(Tasks { sets, source: format!("CPUs: as --cpus lists them{note}") });
+    }
+    if let Some(bind) = &args.cpu_bind {
+        let sets = from_bind(bind, args.tasks, node)?;
+        let note = check(node, &sets, "--cpu-bind")?;
+        return Ok(Tasks { sets, source: format!("CPUs: as --cpu-bind lists them{note}") });
+    }
+    dealt(args, node, args.tasks.unwrap_or(devices))
+}
+
+fn from_lists(lists: &str, tasks: Option<usize>) -> Result<Vec<CpuSet>, CpusError> {
+    let read = |(task, list): (usize, &str)| match list.parse::<CpuSet>() {
+        Ok(cpus) if cpus.is_empty() => Err(CpusError::Empty(task)),
+        Ok(cpus) => Ok(cpus),
+        Err(source) => Err(CpusError::List { task, source }),
+    };
+    let sets: Vec<CpuSet> = lists.split(';').enumerate().map(read).collect::<Result<_, _>>()?;
+    match tasks {
+        Some(tasks) if tasks != sets.len() => {
+            Err(CpusError::Count { lists: sets.len(), tasks })
+        }
+        _ => Ok(sets),
+    }
+}
+
+fn from_bind(bind: &str, tasks: Option<usize>, node: &Node) -> Result<Vec<CpuSet>, CpusError> {
+    let no_list = || CpusError::Kind(bind.to_owned());
+    let (kind, list) = bind.split_once(':').ok_or_else(no_list)?;
+    let word = kind.rsplit(',').next().unwrap_or(kind);
+    if !matches!(word, "mask_cpu" | "map_cpu" | "mask_ldom" | "map_ldom") {
+        return Err(no_list());
+    }
+    let mut entries: Vec<&str> = Vec::new();
+    for entry in list.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+        // srun expands what a user may write so (slurm_resource_info.c, _expand_mult).
+        let (entry, times) = match entry.split_once('*') {
+            Some((one, times)) => {
+                let times = times.parse().ok().filter(|times| (1..=MAX_TASKS).contains(times));
+                (one, times.ok_or_else(|| CpusError::Repeat(entry.to_owned()))?)
+            }
+            None => (entry, 1),
+        };
+        entries.extend(std::iter::repeat_n(entry, times));
+    }
+    if entries.is_empty() {
+        return Err(no_list());
+    }
+    let tasks = tasks.unwrap_or(entries.len());
+    let sets = task_cpus(word, &entries.join(","), tasks, &node.numa)?;
+    match sets.iter().position(CpuSet::is_empty) {
+        Some(task) => Err(CpusError::NoCpu(task)),
+        None => Ok(sets),
+    }
+}
+
+/// Refuses CPUs that the node lacks. Pasted text tells only CPUs near a GPU, so
+/// there others are noted, not refused.
+fn check(node: &Node, sets: &[CpuSet], option: &'static str) -> Result<String, CpusError> {
+    let valid = known(node);
+    if valid.is_empty() {
+        return Ok(String::new());
+    }
+    let lacking = |cpus: &CpuSet| -> CpuSet {
+        cpus.iter().filter(|cpu| !valid.contains(*cpu)).collect()
+    };
+    let is_pasted = node.gpus.iter().any(|gpu| gpu.pci.known().is_none());
+    if is_pasted {
+        let lacks: CpuSet = sets.iter().flat_map(|cpus| lacking(cpus).iter().collect::<Vec<_>>()).collect();
+        return Ok(match lacks.is_empty() {
+            true => String::new(),
+            false => format!("; the description does not tell where CPUs {lacks} are: they count as far"),
+        });
+    }
+    for (task, cpus) in sets.iter().enumerate() {
+        let lacks = lacking(cpus);
+        if !lacks.is_empty() {
+            return Err(CpusError::Lacks { option, task, lacks, valid });
+        }
+    }
+    Ok(String::new())
+}
+
+/// The CPUs of a node, as far as it tells them.
+fn known(node: &Node) -> CpuSet {
+    node.numa.iter().flat_map(|numa| numa.cpus.iter()).collect()
+}
+
+/// As Slurm would deal a whole node's CPUs.
+fn dealt(args: &PlanArgs, node: &Node, tasks: usize) -> Result<Tasks, Wrong> {
+    if args.cpus_per_task == Some(0) {
+        return Err(CpusError::None.into());
+    }
+    let asked = args.distribution.is_some() || args.cpus_per_task.is_some();
+    let all = known(node);
+    if all.is_empty() && asked {
+        return Err(CpusError::Unknown.into());
+    }
+    let (distribution, name) = match args.distribution {
+        None => (Distribution::default(), "block:cyclic, Slurm's default"),
+        Some(DistributionArg::Cyclic) => (Distribution::Cyclic, "block:cyclic"),
+        Some(DistributionArg::Block) => (Distribution::Block, "block:block"),
+    };
+    let Layout { tasks: sets, sockets, cpus_per_task } =
+        layout(node, tasks, args.cpus_per_task, distribution)?;
+    let mut source = match cpus_per_task {
+        Some(each) => {
+            let sockets = if sockets == 1 { "1 socket".to_owned() } else { format!("{sockets} sockets") };
+            format!("CPUs: {each} for each task, from {sockets} with --distribution={name}")
+        }
+        None if all.is_empty() => "CPUs: unknown on this node; --cpus gives them".to_owned(),
+        None => format!("CPUs: all {} for each task, because there are more tasks", all.count()),
+    };
+    let end = all.iter().last().map_or(0, |last| last + 1);
+    if end != all.count() {
+        source += &format!("; the description tells only the CPUs {all}");
+    }
+    Ok(Tasks { sets, source })
+}

@@ -1,0 +1,100 @@
+//! The plan as JSON for other programs: a form of its own, so that the model can
+//! change without breaking them. What is not known is null.
+
+use serde::Serialize;
+
+use super::scenario::{Mapping, Scenario};
+use crate::node::{Device, Node};
+use crate::plan::Cost;
+
+/// `gpubind plan --json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct PlanJson {
+    devices: Vec<DeviceJson>,
+    tasks: Vec<TaskJson>,
+    cost: CostJson,
+    naive: CostJson,
+    /// Only with `--compare`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compare: Option<Vec<MappingJson>>,
+}
+
+/// A device of the step. For a MIG instance all but the UUID is its GPU's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct DeviceJson {
+    index: u32,
+    uuid: Option<String>,
+    pci: Option<String>,
+    numa: Option<Vec<u32>>,
+    cpus: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct TaskJson {
+    local_rank: usize,
+    /// NVML indices of its own devices, in slot order.
+    devices: Vec<u32>,
+    visible: Option<String>,
+    cpus: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+struct CostJson {
+    numa: u64,
+    links: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct MappingJson {
+    name: &'static str,
+    /// For each task, its device's position in the list `devices`.
+    positions: Vec<usize>,
+    cost: CostJson,
+}
+
+impl PlanJson {
+    pub fn new(scenario: &Scenario, compared: Option<&[Mapping]>) -> PlanJson {
+        let Scenario { node, plan, .. } = scenario;
+        let index = |device: &Device| node.gpu(*device).map(|gpu| gpu.index);
+        let tasks = scenario.planned().into_iter().enumerate();
+        let tasks = tasks.zip(&scenario.tasks).zip(&scenario.visible);
+        let mapping = |mapping: &Mapping| MappingJson {
+            name: mapping.name,
+            positions: mapping.list.clone(),
+            cost: mapping.cost.into(),
+        };
+        PlanJson {
+            devices: scenario.devices.iter().filter_map(|at| DeviceJson::new(node, *at)).collect(),
+            tasks: tasks
+                .map(|(((local_rank, devices), cpus), visible)| TaskJson {
+                    local_rank,
+                    devices: devices.iter().filter_map(index).collect(),
+                    visible: visible.clone(),
+                    cpus: (!cpus.is_empty()).then(|| cpus.to_string()),
+                })
+                .collect(),
+            cost: plan.cost.into(),
+            naive: plan.naive.into(),
+            compare: compared.map(|compared| compared.iter().map(mapping).collect()),
+        }
+    }
+}
+
+impl DeviceJson {
+    fn new(node: &Node, device: Device) -> Option<DeviceJson> {
+        let gpu = node.gpu(device)?;
+        Some(DeviceJson {
+            index: gpu.index,
+            uuid: node.uuid(device).map(str::to_owned),
+            pci: gpu.pci.known().map(|pci| pci.to_string()),
+            numa: gpu.numa.known().cloned(),
+            cpus: gpu.cpus.known().map(ToString::to_string),
+        })
+    }
+}
+
+impl From<Cost> for CostJson {
+    fn from(Cost { numa, links }: Cost) -> CostJson {
+        CostJson { numa, links }
+    }
+}

@@ -1,0 +1,112 @@
+//! How near a task's CPUs are to its devices.
+
+use std::fmt;
+
+use crate::bind::Locality;
+use crate::node::{CpuSet, Device, Node};
+use crate::plan::cost_of;
+use crate::step::sockets;
+
+/// The nearness of a task to its devices; of several devices, the farthest counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Near {
+    /// All its CPUs are local.
+    Local,
+    /// Some of its CPUs are local; mean distance beyond the local one, in thousandths.
+    Partly(u64),
+    /// None of its CPUs is local.
+    Far(u64),
+    /// The machine does not tell, or the task's CPUs are unknown.
+    Unknown,
+}
+
+impl Near {
+    /// Of one task to its devices.
+    pub fn of(node: &Node, devices: &[Device], cpus: &CpuSet) -> Near {
+        let one = |device: &Device| {
+            let gpu = node.gpu(*device)?;
+            let cost = cost_of(node, &[*device], std::slice::from_ref(cpus), &[0]).ok()?;
+            Some(match Locality::of(cpus, gpu) {
+                Locality::Local => Near::Local,
+                Locality::Partly => Near::Partly(cost.numa),
+                Locality::Remote => Near::Far(cost.numa),
+                Locality::Unknown => Near::Unknown,
+            })
+        };
+        devices.iter().map(|device| one(device).unwrap_or(Near::Unknown)).max().unwrap_or(Near::Unknown)
+    }
+
+    /// Known not to be local.
+    pub fn is_away(self) -> bool {
+        matches!(self, Near::Partly(_) | Near::Far(_))
+    }
+}
+
+impl fmt::Display for Near {
+    /// The distance as Linux counts it, where 10 is local.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Near::Local => f.write_str("local"),
+            Near::Partly(beyond) => write!(f, "partly, {}", Distance(beyond)),
+            Near::Far(beyond) => write!(f, "{}", Distance(beyond)),
+            Near::Unknown => f.write_str("?"),
+        }
+    }
+}
+
+/// A mean distance, from its thousandths beyond the local one.
+pub(super) struct Distance(pub u64);
+
+impl fmt::Display for Distance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, hundredths) = (10 + self.0 / 1000, self.0 % 1000 / 10);
+        match (hundredths / 10, hundredths % 10) {
+            (0, 0) => write!(f, "{whole}"),
+            (tenths, 0) => write!(f, "{whole}.{tenths}"),
+            (tenths, rest) => write!(f, "{whole}.{tenths}{rest}"),
+        }
+    }
+}
+
+/// The sockets of a node, to tell a far one.
+pub(super) struct Sockets(Vec<CpuSet>);
+
+impl Sockets {
+    pub fn of(node: &Node) -> Sockets {
+        let cpus = |socket: Vec<usize>| {
+            socket.iter().filter_map(|at| node.numa.get(*at)).flat_map(|numa| numa.cpus.iter()).collect()
+        };
+        Sockets(sockets(node).into_iter().map(cpus).collect())
+    }
+
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether one of the devices is on no socket where the task has a CPU.
+    pub fn is_far(&self, node: &Node, devices: &[Device], cpus: &CpuSet) -> bool {
+        devices.iter().filter_map(|device| node.gpu(*device)?.cpus.known()).any(|local| {
+            let shared = |socket: &CpuSet| socket.common(cpus) > 0 && socket.common(local) > 0;
+            let is_somewhere = |set: &CpuSet| self.0.iter().any(|socket| socket.common(set) > 0);
+            is_somewhere(cpus) && is_somewhere(local) && !self.0.iter().any(shared)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_are_written_as_linux_counts_them() {
+        for (beyond, text) in [(0, "10"), (2000, "12"), (22_000, "32"), (1500, "11.5"), (333, "10.33"), (50, "10.05")] {
+            assert_eq!(Distance(beyond).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn the_farthest_device_of_several_counts() {
+        assert!(Near::Local < Near::Partly(0) && Near::Partly(5) < Near::Far(1));
+        assert!(Near::Far(1) < Near::Far(2) && Near::Far(u64::MAX) < Near::Unknown);
+    }
+}

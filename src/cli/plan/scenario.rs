@@ -1,0 +1,162 @@
+//! The inputs of one what-if, and what the library makes of them.
+
+use super::{IdsArg, ModeArg, PlanArgs, PlanCommandError, Wrong, cpus, devices};
+use crate::bind::{Rank, Warning, edits, shape};
+use crate::config::{Request, Settings};
+use crate::node::{CpuSet, Device, Node};
+use crate::plan::{Cost, Plan, Shape, cost_of, plan, slurm_single};
+use crate::step::{Allocation, GpuLists};
+
+/// A step that nobody has started.
+pub(super) struct Scenario<'a> {
+    /// The machine.
+    pub node: &'a Node,
+    /// The step's devices in PCI order.
+    pub devices: Vec<Device>,
+    /// CPU set of each task; empty where unknown.
+    pub tasks: Vec<CpuSet>,
+    /// A line that tells where the CPU sets come from.
+    pub source: String,
+    /// What would be asked for.
+    pub settings: Settings,
+    /// The plan.
+    pub plan: Plan,
+    /// CUDA_VISIBLE_DEVICES of each task; `None` where it stays as Slurm made it.
+    pub visible: Vec<Option<String>>,
+    /// What the step would be told.
+    pub warnings: Vec<Warning>,
+}
+
+/// A way to give devices to tasks, and what it costs.
+pub(super) struct Mapping {
+    /// What it is called.
+    pub name: &'static str,
+    /// The position of each task's device among the step's.
+    pub list: Vec<usize>,
+    /// Its cost.
+    pub cost: Cost,
+}
+
+impl<'a> Scenario<'a> {
+    /// Reads the arguments and plans.
+    ///
+    /// # Errors
+    /// [`PlanCommandError::Wrong`] or [`PlanCommandError::NoGpu`].
+    pub fn new(node: &'a Node, args: &PlanArgs) -> Result<Scenario<'a>, PlanCommandError> {
+        let settings = settings(args)?;
+        let all = devices::all(node);
+        if all.is_empty() {
+            return Err(PlanCommandError::NoGpu);
+        }
+        let chosen = match &args.devices {
+            Some(list) => devices::read(node, list).map_err(Wrong::from)?,
+            None => all,
+        };
+        let allocation = allocation(node, &chosen, args.constrained);
+        let devices = allocation.devices();
+        let cpus::Tasks { sets: tasks, source } = cpus::read(args, node, devices.len())?;
+        let plan =
+            plan(node, &devices, &tasks, shape(settings.mode)).map_err(Wrong::from)?;
+        let mut scenario = Scenario {
+            node,
+            devices,
+            tasks,
+            source,
+            settings,
+            plan,
+            visible: Vec::new(),
+            warnings: Vec::new(),
+        };
+        scenario.bind(&allocation);
+        Ok(scenario)
+    }
+
+    /// Runs for each task what the plugin runs in it.
+    fn bind(&mut self, allocation: &Allocation) {
+        for (local_rank, cpus) in self.tasks.iter().enumerate() {
+            let outcome = edits(&Rank {
+                node: Ok(self.node),
+                allocation,
+                tasks: &self.tasks,
+                cpus,
+                settings: &self.settings,
+                local_rank,
+                ranks: None,
+                env: &|_| None,
+            });
+            self.visible.push(outcome.edits.ok().map(|edits| edits.report.visible));
+            for warning in outcome.warnings {
+                if !self.warnings.contains(&warning) {
+                    self.warnings.push(warning);
+                }
+            }
+        }
+    }
+
+    /// The devices at these positions.
+    pub fn at(&self, positions: &[usize]) -> Vec<Device> {
+        positions.iter().filter_map(|at| self.devices.get(*at)).copied().collect()
+    }
+
+    /// The devices of each task by the plan.
+    pub fn planned(&self) -> Vec<Vec<Device>> {
+        self.plan.shares.iter().map(|share| self.at(share)).collect()
+    }
+
+    /// The devices of each task in the allocation's own order.
+    pub fn naive(&self) -> Vec<Vec<Device>> {
+        let share = self.plan.shares.first().map_or(1, Vec::len);
+        let slots = |task: usize| (task * share..(task + 1) * share).map(|slot| slot % self.devices.len());
+        (0..self.tasks.len()).map(|task| self.at(&slots(task).collect::<Vec<_>>())).collect()
+    }
+
+    /// Naive, Slurm's single:1 and the plan, with one device for each task.
+    ///
+    /// # Errors
+    /// [`Wrong`]; cannot happen where there is a plan.
+    pub fn compare(&self) -> Result<Vec<Mapping>, Wrong> {
+        let naive = (0..self.tasks.len()).map(|task| task % self.devices.len()).collect();
+        let plan = plan(self.node, &self.devices, &self.tasks, Shape::Single)?;
+        let lists = [
+            ("naive", naive),
+            ("single:1", slurm_single(self.node, &self.devices, &self.tasks)),
+            ("plan", plan.shares.concat()),
+        ];
+        let mapping = |(name, list): (&'static str, Vec<usize>)| {
+            let cost = cost_of(self.node, &self.devices, &self.tasks, &list)?;
+            Ok(Mapping { name, list, cost })
+        };
+        lists.into_iter().map(mapping).collect()
+    }
+}
+
+/// The step's allocation, as the lists that Slurm would write tell it.
+fn allocation(node: &Node, chosen: &[Device], constrained: bool) -> Allocation {
+    let is_chosen = |gpu: usize| chosen.iter().any(|device| device.gpu == gpu);
+    let reach: Vec<bool> = (0..node.gpus.len()).map(|gpu| !constrained || is_chosen(gpu)).collect();
+    let reachable_before = |gpu: usize| reach.iter().take(gpu).filter(|reach| **reach).count();
+    let name = |device: &Device| match device.mig {
+        None => Some(reachable_before(device.gpu).to_string()),
+        Some(_) => node.uuid(*device).map(str::to_owned),
+    };
+    let names: Vec<String> = chosen.iter().filter_map(name).collect();
+    let lists = GpuLists { visible: Some(names.join(",")), step_gpus: None };
+    Allocation::find(node, &reach, &lists)
+}
+
+fn settings(args: &PlanArgs) -> Result<Settings, Wrong> {
+    let ids = match args.ids {
+        IdsArg::Index => "ids=index",
+        IdsArg::Uuid => "ids=uuid",
+    };
+    let items = args.mode.iter().map(|item| match item {
+        ModeArg::Auto => "auto",
+        ModeArg::Single => "single",
+        ModeArg::Ordered => "ordered",
+        ModeArg::First => "first",
+        ModeArg::Share => "share",
+    });
+    let items: Vec<&str> = items.chain([ids]).collect();
+    let request: Request = items.join(",").parse().map_err(Wrong::Mode)?;
+    Ok(Settings::from(&request))
+}
