@@ -225,6 +225,21 @@ fn lines_that_a_terminal_wrapped_are_put_together() {
 }
 
 #[test]
+fn a_line_of_numbers_below_a_row_is_not_taken_for_its_end_in_silence() {
+    let lines: Vec<&str> = FOUR.lines().take(5).collect();
+    for below in ["0", "7", "2-3"] {
+        let text = format!("{}\n{below}\n", lines.join("\n").replace("\t\tN/A", ""));
+        let text = text.replace("\tGPU NUMA ID", "");
+        let text = text.replace("\tNIC0", "").replace("\tPXB\t", "\t").replace("SYS\t16", "16");
+        let (node, warnings) = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let last = &node.gpus[3];
+        let right = cpus(&node)[3] == "16-31" && last.numa.known() == Some(&vec![1]);
+        assert!(right || !warnings.is_empty(), "{below}: {last:?}\n{text}");
+        assert_eq!(cpus(&node)[..3], ["0-15", "0-15", "16-31"]);
+    }
+}
+
+#[test]
 fn lines_that_an_editor_filled_are_put_together() {
     let (lines, whole) = eight();
     let words: Vec<&str> = lines.iter().flat_map(|line| line.split_whitespace()).collect();

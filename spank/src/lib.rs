@@ -2,7 +2,7 @@
 //!
 //! | hook | srun, sbatch, salloc | slurmd | slurmstepd |
 //! |---|---|---|---|
-//! | init | [`client`]: reads the command line, before Slurm does | – | reads plugstack.conf's arguments |
+//! | init | [`client`]: reads the command line, before Slurm does | [`step`]: has the node read | reads plugstack.conf's arguments |
 //! | init_post_opt | [`client`]: takes `#SBATCH --gpubind=` | – | [`step`]: what the step owns, what the node has |
 //! | task_init | – | – | [`task`]: the environment of one task |
 //!
@@ -65,12 +65,8 @@ unsafe impl Plugin for Gpubind {
             }
             match spank.context() {
                 Ok(Context::Local | Context::Allocator) => self.client = client::init(),
-                Ok(Context::Remote) => {
-                    let words = spank.plugin_argv().unwrap_or_default();
-                    let (args, errors) = PlugstackArgs::read(words);
-                    errors.iter().for_each(|error| say::error(&error.to_string()));
-                    self.args = args;
-                }
+                Ok(Context::Remote) => self.args = args(spank),
+                Ok(Context::Slurmd) => step::refresh(&args(spank)),
                 _ => {}
             }
         });
@@ -95,6 +91,13 @@ unsafe impl Plugin for Gpubind {
         }
         Ok(())
     }
+}
+
+/// plugstack.conf's arguments; wrong ones are told and do not count.
+fn args(spank: &SpankHandle) -> PlugstackArgs {
+    let (args, errors) = PlugstackArgs::read(spank.plugin_argv().unwrap_or_default());
+    errors.iter().for_each(|error| say::error(&error.to_string()));
+    args
 }
 
 /// Runs a hook's work; a panic is told in one line and the step goes on unbound.

@@ -1,7 +1,8 @@
 //! In slurmstepd, before the tasks fork: what the step owns and what the node has.
+//! And when slurmd starts: having the node read beforehand.
 
 use gpubind::config::{PlugstackArgs, REQUEST_VARIABLE};
-use gpubind::node::{Node, Roots, Source, obtain};
+use gpubind::node::{self, Node, Roots, Source, obtain};
 use gpubind::step::GpuLists;
 use slurm_spank::SpankHandle;
 
@@ -39,15 +40,15 @@ pub fn read(spank: &SpankHandle, args: &PlugstackArgs) -> Option<Step> {
     Some(Step { request, lists, node })
 }
 
+/// When slurmd starts: has the node read in the background.
+pub fn refresh(args: &PlugstackArgs) {
+    if let Err(error) = node::refresh(&source(args)) {
+        say::error(&format!("cannot have this node's GPUs read: {error}"));
+    }
+}
+
 fn node(args: &PlugstackArgs) -> Result<Node, String> {
-    let source = Source {
-        roots: Roots::new(args.fsroot.clone()),
-        program: args.program.clone(),
-        nvml: args.nvml.clone(),
-        timeout: args.probe_timeout,
-        max_age: args.snapshot_max_age,
-    };
-    match obtain(&source) {
+    match obtain(&source(args)) {
         Ok((node, stale)) => {
             if let Some(why) = stale {
                 say::debug(&format!("NVML was read for this step: {why}"));
@@ -58,5 +59,15 @@ fn node(args: &PlugstackArgs) -> Result<Node, String> {
             say::error(&error.to_string());
             Err(error.to_string())
         }
+    }
+}
+
+fn source(args: &PlugstackArgs) -> Source {
+    Source {
+        roots: Roots::new(args.fsroot.clone()),
+        program: args.program.clone(),
+        nvml: args.nvml.clone(),
+        timeout: args.probe_timeout,
+        max_age: args.snapshot_max_age,
     }
 }

@@ -82,12 +82,7 @@ fn unset(spank: &SpankHandle, names: &[String]) {
     }
 }
 
-fn apply(
-    spank: &SpankHandle,
-    edits: &Edits,
-    verbose: bool,
-    env: &dyn Fn(&str) -> Option<String>,
-) {
+fn apply(spank: &SpankHandle, edits: &Edits, verbose: bool, env: &dyn Fn(&str) -> Option<String>) {
     for (name, value) in &edits.set {
         if let Err(error) = spank.setenv(name, value, true) {
             say::error(&format!("cannot set {name}: {error}"));

@@ -1,5 +1,7 @@
 //! From a step's plan to one rank's environment.
 
+use std::borrow::Cow;
+
 use crate::config::{LocalRank, Mode, Settings};
 use crate::node::{CpuSet, Node};
 use crate::plan::{Plan, PlanError, Shape, Why, plan};
@@ -94,6 +96,20 @@ pub struct Outcome {
 /// Makes the changes to one rank's environment. Every task of a step computes
 /// the same plan by itself; nothing is asked of the system.
 pub fn edits(rank: &Rank) -> Outcome {
+    by_plan(rank, |warnings| plan_of(rank, warnings).map(Cow::Owned))
+}
+
+/// The same as [`edits`], for a caller that goes through all ranks of a step and
+/// has computed their plan once: of this node, allocation and tasks, with the
+/// [`shape`] of this mode.
+pub fn edits_by(rank: &Rank, plan: &Plan) -> Outcome {
+    by_plan(rank, |_| Some(Cow::Borrowed(plan)))
+}
+
+fn by_plan<'p>(
+    rank: &Rank,
+    plan: impl FnOnce(&mut Vec<Warning>) -> Option<Cow<'p, Plan>>,
+) -> Outcome {
     let unset = leftovers(rank.env);
     let aside = |why, warnings| Outcome { edits: Err(why), unset: unset.clone(), warnings };
     if rank.settings.mode == Mode::Off {
@@ -107,15 +123,16 @@ pub fn edits(rank: &Rank) -> Outcome {
     if let Err(reason) = rank.node {
         warnings.push(Warning::NodeUnknown { reason: reason.to_owned() });
     }
-    let Some(plan) = plan_of(rank, &mut warnings) else {
+    let Some(plan) = plan(&mut warnings) else {
         return aside(StandAside::NoDevice, vec![Warning::NoDevice]);
     };
     if rank.tasks.len() > entries.len() && !rank.settings.share {
         let (tasks, devices) = (rank.tasks.len(), entries.len());
         warnings.push(Warning::Shared { tasks, devices });
     }
-    let entries_at =
-        |positions: &[usize]| -> Vec<&Entry> { positions.iter().filter_map(|at| entries.get(*at)).collect() };
+    let entries_at = |positions: &[usize]| -> Vec<&Entry> {
+        positions.iter().filter_map(|at| entries.get(*at)).collect()
+    };
     let own_positions = plan.shares.get(rank.local_rank).map_or(&[][..], Vec::as_slice);
     let own = entries_at(own_positions);
     let seen = match rank.settings.mode {
@@ -126,7 +143,9 @@ pub fn edits(rank: &Rank) -> Outcome {
     let Some(text) = visible(&seen, rank.settings.ids).filter(|_| !own.is_empty()) else {
         return aside(StandAside::NoDevice, vec![Warning::NoDevice]);
     };
-    if rank.settings.ids == crate::config::Ids::Uuid && seen.iter().any(|entry| entry.uuid.is_none()) {
+    if rank.settings.ids == crate::config::Ids::Uuid
+        && seen.iter().any(|entry| entry.uuid.is_none())
+    {
         warnings.push(Warning::UuidUnknown);
     }
 

@@ -10,6 +10,6 @@ mod report;
 mod visible;
 mod warning;
 
-pub use edits::{Edits, Outcome, Rank, StandAside, edits, leftovers, shape};
+pub use edits::{Edits, Outcome, Rank, StandAside, edits, edits_by, leftovers, shape};
 pub use report::{Locality, RankReport};
 pub use warning::Warning;

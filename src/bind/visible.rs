@@ -21,10 +21,7 @@ pub(super) fn ordinals(entries: &[&Entry]) -> Option<String> {
 }
 
 /// A comma list of one value for each device; `None` if one has no such value.
-pub(super) fn join(
-    entries: &[&Entry],
-    value: impl Fn(&Entry) -> Option<String>,
-) -> Option<String> {
+pub(super) fn join(entries: &[&Entry], value: impl Fn(&Entry) -> Option<String>) -> Option<String> {
     let values: Option<Vec<String>> = entries.iter().map(|entry| value(entry)).collect();
     values.map(|values| values.join(","))
 }

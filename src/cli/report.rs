@@ -91,9 +91,8 @@ fn gather(node: Option<&Node>, args: &ReportArgs) -> Report {
         let seen = Allocation::seen(node, &reach, visible.as_deref());
         seen.into_iter().filter_map(|device| describe(node, device, &cpus)).collect()
     });
-    let host = env::var("SLURMD_NODENAME").unwrap_or_else(|_| {
-        rustix::system::uname().nodename().to_string_lossy().into_owned()
-    });
+    let host = env::var("SLURMD_NODENAME")
+        .unwrap_or_else(|_| rustix::system::uname().nodename().to_string_lossy().into_owned());
     Report {
         host,
         rank: number("SLURM_PROCID"),
@@ -117,8 +116,18 @@ fn describe(node: &Node, device: Device, cpus: &CpuSet) -> Option<DeviceReport> 
 }
 
 const COLUMNS: usize = 10;
-const NAMES: [&str; COLUMNS] =
-    ["RANK", "NODE", "LOCAL", "GPU", "PCI", "UUID", "NUMA", "CPUS", "GPU IS", "CUDA_VISIBLE_DEVICES"];
+const NAMES: [&str; COLUMNS] = [
+    "RANK",
+    "NODE",
+    "LOCAL",
+    "GPU",
+    "PCI",
+    "UUID",
+    "NUMA",
+    "CPUS",
+    "GPU IS",
+    "CUDA_VISIBLE_DEVICES",
+];
 const WIDTHS: [usize; COLUMNS] = [4, 8, 5, 7, 12, 12, 4, 7, 12, 0];
 
 fn row(cells: [&str; COLUMNS]) -> String {

@@ -4,9 +4,12 @@
 //! stdout also where it cannot be kept, so that a step is never worse off for a
 //! full or read-only /run.
 
+use std::env;
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{self, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -25,6 +28,9 @@ use crate::node::{Node, Roots};
 /// NVML takes up to 3 s for each GPU of the machine.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
 
+/// `NVML_ERROR_NO_PERMISSION` (nvml.h).
+const NO_PERMISSION: u32 = 4;
+
 /// Read this node's GPUs from NVML, and keep the description for later steps
 ///
 /// Without an option, reads NVML and prints one line.
@@ -41,6 +47,14 @@ pub struct SnapshotArgs {
     /// With --save: read NVML again even if a valid description is there
     #[arg(long, requires = "save")]
     pub fresh: bool,
+
+    /// With --save: do so in the background, and return at once
+    #[arg(long, requires = "save", conflicts_with = "show")]
+    pub background: bool,
+
+    /// Give up after this many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub deadline: Option<u64>,
 
     /// How old a kept description may be, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = MAX_AGE.as_secs())]
@@ -63,6 +77,9 @@ pub enum SnapshotCommandError {
     /// It was read, but not kept as asked.
     #[error("the description was not kept: {0}")]
     Save(#[from] SaveError),
+    /// It was read where a device cgroup or file modes hide GPUs.
+    #[error("the description was not kept: {0} of this machine's GPUs may not be seen from here")]
+    Hidden(usize),
     /// Output failed.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
@@ -78,6 +95,17 @@ pub fn run(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), SnapshotComma
     // file in / for each step would help nobody.
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let _ = setrlimit(Resource::Core, none);
+    if args.background {
+        return Ok(in_background()?);
+    }
+    if let Some(seconds) = args.deadline {
+        // A driver may hang in any call, so nothing but the process's end helps.
+        thread::spawn(move || {
+            thread::sleep(Duration::from_secs(seconds));
+            warn(&format!("NVML did not answer within {seconds} s"));
+            process::exit(1);
+        });
+    }
     let roots = args.machine.roots();
     if args.save {
         return save(args, &roots, out);
@@ -88,6 +116,20 @@ pub fn run(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), SnapshotComma
         writeln!(out, "{}", summary(&take(args, &roots)?.node))?;
     }
     Ok(())
+}
+
+/// Runs this command again in a process of its own that nobody waits for: slurmd
+/// starts it, must not be held up and reaps no children that it does not know.
+fn in_background() -> io::Result<()> {
+    let arguments = env::args_os().skip(1).filter(|argument| argument != "--background");
+    Command::new(env::current_exe()?)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map(drop)
 }
 
 fn save(
@@ -109,14 +151,14 @@ fn save(
         Some(snapshot) => (snapshot, None),
         None => {
             let snapshot = take(args, roots)?;
-            let saved = snapshot.save(&path);
+            let saved = keep(&snapshot, &path);
             (snapshot, Some(saved))
         }
     };
     drop(lock);
     if args.show {
         if let Some(Err(error)) = saved {
-            warn(&SnapshotCommandError::Save(error).to_string());
+            warn(&error.to_string());
         }
         out.write_all(snapshot.to_json().as_bytes())?;
         return Ok(());
@@ -130,6 +172,14 @@ fn save(
     };
     writeln!(out, "{}; {what} {}", summary(&snapshot.node), path.display())?;
     Ok(())
+}
+
+/// Writes the file, unless this process sees but a part of the machine.
+fn keep(snapshot: &Snapshot, path: &Path) -> Result<(), SnapshotCommandError> {
+    match snapshot.node.sick.iter().filter(|sick| sick.code == NO_PERMISSION).count() {
+        0 => Ok(snapshot.save(path)?),
+        hidden => Err(SnapshotCommandError::Hidden(hidden)),
+    }
 }
 
 fn kept(args: &SnapshotArgs, roots: &Roots) -> Result<Snapshot, SnapshotError> {

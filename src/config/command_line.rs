@@ -178,9 +178,17 @@ mod tests {
             ("srun --gpu-bind=spank prog", "srun --gpu-bind=none,spank prog", ""),
             ("srun --gpu-bind spank prog", "srun --gpu-bind none,spank prog", ""),
             ("srun --gpu-b=spank:single prog", "srun --gpu-bind=none,spank:single prog", "single"),
-            ("srun --gpubind=ids=uuid prog", "srun --gpu-bind=none,spank:ids=uuid prog", "ids=uuid"),
+            (
+                "srun --gpubind=ids=uuid prog",
+                "srun --gpu-bind=none,spank:ids=uuid prog",
+                "ids=uuid",
+            ),
             ("srun --gpubind first prog", "srun --gpu-bind none,spank:first prog", "first"),
-            ("srun --gpu-bind=verbose,spank prog", "srun --gpu-bind=verbose,none,spank prog", "verbose"),
+            (
+                "srun --gpu-bind=verbose,spank prog",
+                "srun --gpu-bind=verbose,none,spank prog",
+                "verbose",
+            ),
         ] {
             assert_eq!(read(Command::Srun, typed), (seen.to_owned(), ours(items)), "{typed}");
         }
@@ -232,7 +240,8 @@ mod tests {
 
     #[test]
     fn every_component_of_a_heterogeneous_step_is_read() {
-        let typed = "srun -n1 --gpu-bind=spank prog --gpu-bind=spank : -n2 --gpu-bind=spank:single prog";
+        let typed =
+            "srun -n1 --gpu-bind=spank prog --gpu-bind=spank : -n2 --gpu-bind=spank:single prog";
         let (seen, wish) = read(Command::Srun, typed);
         assert_eq!(
             seen,
@@ -263,7 +272,8 @@ mod tests {
         for line in ["srun", "srun --gpu-bind", "srun -n", "srun --", "srun -", "srun :"] {
             assert_eq!(read(Command::Srun, line), (line.to_owned(), Wish::Nothing), "{line}");
         }
-        let argv = ["srun".into(), OsString::from_vec(vec![b'-', b'-', 0xff]), "--gpu-bind=spank".into()];
+        let argv =
+            ["srun".into(), OsString::from_vec(vec![b'-', b'-', 0xff]), "--gpu-bind=spank".into()];
         let line = read_command_line(Command::Srun, &argv, &|_| true).unwrap();
         assert!(line.replacements.is_empty(), "a word that is not text is taken for the program");
     }

@@ -15,6 +15,6 @@ mod travel;
 pub use command_line::{Command, CommandLine, Wish, read_command_line};
 pub use plugstack::{PlugstackArgs, PlugstackError};
 pub use request::{BindText, ITEMS, Ids, LocalRank, Mode, Request, RequestError, bind_text};
+pub use settings::{REQUEST_VARIABLE, Settings};
 pub use slurm_release::plugin_version;
 pub use travel::variables;
-pub use settings::{REQUEST_VARIABLE, Settings};

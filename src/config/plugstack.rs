@@ -95,14 +95,18 @@ mod tests {
 
     #[test]
     fn good_words_count_and_bad_ones_are_told() {
-        let words = ["program=/opt/gpubind", "probe-timeout=0", "nvml=lib.so", "colour=red", "fsroot=/x"];
+        let words =
+            ["program=/opt/gpubind", "probe-timeout=0", "nvml=lib.so", "colour=red", "fsroot=/x"];
         let (args, errors) = PlugstackArgs::read(words);
         assert_eq!(args.program, PathBuf::from("/opt/gpubind"));
         assert_eq!(args.fsroot, PathBuf::from("/x"));
         assert_eq!(args.nvml, None);
         assert_eq!(args.probe_timeout, PlugstackArgs::default().probe_timeout);
         let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        assert!(messages[0].contains("`probe-timeout=0` needs a number of seconds"), "{messages:?}");
+        assert!(
+            messages[0].contains("`probe-timeout=0` needs a number of seconds"),
+            "{messages:?}"
+        );
         assert!(messages[1].contains("`nvml=lib.so` needs an absolute path"), "{messages:?}");
         assert!(messages[2].contains("unknown argument `colour=red`"), "{messages:?}");
     }

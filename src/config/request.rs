@@ -134,7 +134,10 @@ impl FromStr for Request {
             }
         }
         if request.mode == Some(Mode::Off) && request.share {
-            return Err(RequestError::Contradiction { first: "off".into(), second: "share".into() });
+            return Err(RequestError::Contradiction {
+                first: "off".into(),
+                second: "share".into(),
+            });
         }
         Ok(request)
     }
@@ -240,7 +243,10 @@ mod tests {
             assert!(message.contains(item), "{message} lacks {item}");
         }
         for wrong in ["ids", "ids=", "ids=pci", "rank-env", "auto=1", "Single"] {
-            assert!(matches!(wrong.parse::<Request>(), Err(RequestError::Unknown { .. })), "{wrong}");
+            assert!(
+                matches!(wrong.parse::<Request>(), Err(RequestError::Unknown { .. })),
+                "{wrong}"
+            );
         }
     }
 
@@ -278,7 +284,9 @@ mod tests {
 
     #[test]
     fn slurms_own_values_are_left_to_slurm() {
-        for value in ["closest", "none", "single:2", "map_gpu:0,1", "verbose,closest", "mask_gpu:0x1", ""] {
+        for value in
+            ["closest", "none", "single:2", "map_gpu:0,1", "verbose,closest", "mask_gpu:0x1", ""]
+        {
             assert_eq!(bind_text(value), Ok(BindText::Slurms), "{value}");
         }
     }

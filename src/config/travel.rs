@@ -46,7 +46,8 @@ fn from_slurms_variables(env: &dyn Fn(&str) -> Option<String>) -> Option<Request
     // The later one wins in srun, too (src/srun/libsrun/opt.c, env_vars).
     let tres = env("SLURM_TRES_BIND");
     let tres = tres.as_deref().and_then(|text| {
-        text.split('+').find_map(|part| part.strip_prefix("gres/gpu:").or(part.strip_prefix("gpu:")))
+        text.split('+')
+            .find_map(|part| part.strip_prefix("gres/gpu:").or(part.strip_prefix("gpu:")))
     });
     let text = tres.map(str::to_owned).or_else(|| env("SLURM_GPU_BIND"))?;
     match bind_text(&text) {
@@ -76,7 +77,8 @@ mod tests {
             env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
         let set = variables(command, wish, &get).unwrap();
-        let words: Vec<String> = set.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let words: Vec<String> =
+            set.iter().map(|(name, value)| format!("{name}={value}")).collect();
         words.join(" ")
     }
 
@@ -85,12 +87,18 @@ mod tests {
         let single = Wish::Ours("single".parse().unwrap());
         let inherited = [("SLURM_GPUBIND", "first,verbose")];
         assert_eq!(set(Command::Srun, &single, &inherited), "SLURM_GPUBIND=single");
-        assert_eq!(set(Command::Sbatch, &Wish::Ours(Request::default()), &[]), "SLURM_GPUBIND=auto");
+        assert_eq!(
+            set(Command::Sbatch, &Wish::Ours(Request::default()), &[]),
+            "SLURM_GPUBIND=auto"
+        );
     }
 
     #[test]
     fn slurms_own_binding_switches_an_inherited_request_off_and_adds_nothing_else() {
-        assert_eq!(set(Command::Srun, &Wish::Slurms, &[("SLURM_GPUBIND", "auto")]), "SLURM_GPUBIND=off");
+        assert_eq!(
+            set(Command::Srun, &Wish::Slurms, &[("SLURM_GPUBIND", "auto")]),
+            "SLURM_GPUBIND=off"
+        );
         assert_eq!(set(Command::Srun, &Wish::Slurms, &[]), "");
     }
 

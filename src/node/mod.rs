@@ -29,7 +29,7 @@ pub use fact::Fact;
 pub use link::Link;
 pub use machine::{Machine, MachineError};
 pub use model::{Device, Gpu, MigInstance, Nic, Node, NumaNode, SickGpu};
-pub use obtain::{ObtainError, Source, obtain};
+pub use obtain::{ObtainError, Source, obtain, refresh};
 pub use pci::{PciAddress, PciAddressError};
 pub use read_any::{ReadAnyError, read_any};
 pub use roots::Roots;

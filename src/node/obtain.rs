@@ -23,6 +23,35 @@ pub struct Source {
     pub max_age: Duration,
 }
 
+impl Source {
+    /// The program's options that say which machine to read.
+    fn args(&self) -> Vec<OsString> {
+        let max_age = self.max_age.as_secs().to_string();
+        let mut args: Vec<OsString> = vec!["--max-age".into(), max_age.into()];
+        args.extend(["--fsroot".into(), self.roots.fsroot().into()]);
+        if let Some(nvml) = &self.nvml {
+            args.extend(["--nvml".into(), nvml.into()]);
+        }
+        args
+    }
+}
+
+/// How long starting the program may take; it does its work in the background.
+const START: Duration = Duration::from_secs(2);
+
+/// Has the program read NVML and save a new snapshot, whatever there is now, and
+/// does not wait for that. For the start of slurmd: the machine may have changed
+/// in a way that no fingerprint shows, and the first step should not wait.
+///
+/// # Errors
+/// [`ProbeError`] if the program could not be started.
+pub fn refresh(source: &Source) -> Result<(), ProbeError> {
+    let deadline = source.timeout.as_secs().max(1).to_string();
+    let args = ["snapshot", "--save", "--fresh", "--background", "--deadline", &deadline];
+    let args = [&args.map(OsString::from)[..], &source.args()].concat();
+    probe::run(&source.program, &args, START).map(drop)
+}
+
 /// Why there is no description.
 #[derive(Debug, thiserror::Error)]
 pub enum ObtainError {
@@ -46,24 +75,16 @@ pub enum ObtainError {
 /// # Errors
 /// [`ObtainError`], no later than half a second after [`Source::timeout`].
 pub fn obtain(source: &Source) -> Result<(Node, Option<SnapshotError>), ObtainError> {
-    let Source { roots, program, nvml, timeout, max_age } = source;
+    let Source { roots, program, timeout, max_age, .. } = source;
     let saved = Snapshot::load(&roots.snapshot(), roots, *max_age, SystemTime::now());
     let why = match saved {
         Ok(node) => return Ok((node, None)),
         Err(why) => why,
     };
-    let seconds = max_age.as_secs().to_string();
-    let mut args: Vec<OsString> = vec!["snapshot".into(), "--save".into(), "--show".into()];
-    args.extend(["--max-age".into(), seconds.into()]);
-    args.extend(["--fsroot".into(), roots.fsroot().into()]);
-    if let Some(nvml) = nvml {
-        args.extend(["--nvml".into(), nvml.into()]);
-    }
+    let args = [&["snapshot", "--save", "--show"].map(OsString::from)[..], &source.args()].concat();
     let answer = probe::run(program, &args, *timeout)?;
     match Snapshot::parse(&answer) {
         Ok(snapshot) => Ok((snapshot.node, Some(why))),
-        Err(error) => {
-            Err(ObtainError::Answer { program: program.display().to_string(), error })
-        }
+        Err(error) => Err(ObtainError::Answer { program: program.display().to_string(), error }),
     }
 }

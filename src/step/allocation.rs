@@ -25,8 +25,8 @@ pub struct Entry {
     /// What the device is, where the node is known.
     pub device: Option<Device>,
     /// Its number among the reachable GPUs in PCI order: what CUDA counts with
-    /// CUDA_DEVICE_ORDER=PCI_BUS_ID. None for a MIG instance, and for a GPU of
-    /// an unknown node that is named by UUID.
+    /// CUDA_DEVICE_ORDER=PCI_BUS_ID. None for a MIG instance, beside a sick GPU,
+    /// and for a GPU of an unknown node that is named by UUID.
     pub ordinal: Option<u32>,
     /// Its UUID, where known.
     pub uuid: Option<String>,
@@ -60,25 +60,33 @@ impl Allocation {
         if devices.is_empty() {
             devices = fall_back(node, &reachable, lists, &mut notes);
         }
+        // gres counts MIG instances one by one.
+        let step = lists.step_gpus.as_deref().map_or(0, |list| names(list).count());
+        let narrowed =
+            (entries_are_gpus(lists) && reachable.len() < step).then_some((reachable.len(), step));
+        Allocation { narrowed, notes, ..Allocation::of(node, reach, devices) }
+    }
+
+    /// An allocation of these devices, each once.
+    pub fn of(node: &Node, reach: &Reach, mut devices: Vec<Device>) -> Allocation {
         devices.sort_unstable();
         devices.dedup();
+        let reachable = reachable(node, reach);
+        // Whether CUDA counts a sick GPU is not known, so beside one there are
+        // no numbers that can be trusted.
+        let countable = !reachable.contains(&Slot::Sick);
         let entries = devices
             .into_iter()
             .map(|device| Entry {
                 device: Some(device),
                 ordinal: match device.mig {
-                    None => position(&reachable, device.gpu),
-                    Some(_) => None,
+                    None if countable => position(&reachable, device.gpu),
+                    _ => None,
                 },
                 uuid: node.uuid(device).map(str::to_owned),
             })
             .collect();
-        // gres counts MIG instances one by one, and knows nothing of a sick GPU.
-        let counts_gpus = entries_are_gpus(lists);
-        let step = lists.step_gpus.as_deref().map_or(0, |list| names(list).count());
-        let narrowed = (counts_gpus && reachable.len() + node.sick.len() < step)
-            .then_some((reachable.len(), step));
-        Allocation { entries, narrowed, notes }
+        Allocation { entries, ..Allocation::default() }
     }
 
     /// What a process sees with this CUDA_VISIBLE_DEVICES, in its order: all that
@@ -87,10 +95,13 @@ impl Allocation {
     pub fn seen(node: &Node, reach: &Reach, visible: Option<&str>) -> Vec<Device> {
         let reachable = reachable(node, reach);
         match visible {
-            Some(visible) => {
-                names(visible).map_while(|name| named(node, &reachable, name)).collect()
-            }
-            None => reachable.into_iter().map(|gpu| Device { gpu, mig: None }).collect(),
+            Some(visible) => names(visible)
+                .map_while(|name| match named(node, &reachable, name) {
+                    Some(Named::Device(device)) => Some(device),
+                    Some(Named::Sick) | None => None,
+                })
+                .collect(),
+            None => healthy(&reachable).collect(),
         }
     }
 
@@ -127,32 +138,72 @@ fn names(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|name| !name.is_empty())
 }
 
-/// The GPUs that the process can reach, in PCI order.
-fn reachable(node: &Node, reach: &Reach) -> Vec<usize> {
-    (0..node.gpus.len()).filter(|gpu| reach.get(*gpu).copied().unwrap_or(true)).collect()
+/// A GPU that the process can reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    /// One that works, by its position in the node's list.
+    Gpu(usize),
+    /// One that does not. Slurm knows nothing of that and counts it.
+    Sick,
 }
 
-fn position(reachable: &[usize], gpu: usize) -> Option<u32> {
-    reachable.iter().position(|reached| *reached == gpu).and_then(|at| u32::try_from(at).ok())
+/// What the process can reach, in PCI order, which is the order of NVML's indices.
+fn reachable(node: &Node, reach: &Reach) -> Vec<Slot> {
+    let may = |list: &[bool], at: usize| list.get(at).copied().unwrap_or(true);
+    let gpus = node.gpus.iter().enumerate().filter(|(at, _)| may(&reach.gpus, *at));
+    let sick = node.sick.iter().enumerate().filter(|(at, _)| may(&reach.sick, *at));
+    let mut slots: Vec<(u32, Slot)> = gpus
+        .map(|(at, gpu)| (gpu.index, Slot::Gpu(at)))
+        .chain(sick.map(|(_, sick)| (sick.index, Slot::Sick)))
+        .collect();
+    slots.sort_by_key(|(index, _)| *index);
+    slots.into_iter().map(|(_, slot)| slot).collect()
+}
+
+/// The devices among the slots that work.
+fn healthy(slots: &[Slot]) -> impl Iterator<Item = Device> + '_ {
+    slots.iter().filter_map(|slot| match slot {
+        Slot::Gpu(gpu) => Some(Device { gpu: *gpu, mig: None }),
+        Slot::Sick => None,
+    })
+}
+
+fn position(reachable: &[Slot], gpu: usize) -> Option<u32> {
+    let at = reachable.iter().position(|slot| *slot == Slot::Gpu(gpu));
+    at.and_then(|at| u32::try_from(at).ok())
 }
 
 /// The devices that a CUDA_VISIBLE_DEVICES names, or a note why it does not fit.
-fn from_visible(node: &Node, reachable: &[usize], visible: &str) -> Result<Vec<Device>, String> {
-    names(visible)
-        .map(|name| {
-            named(node, reachable, name).ok_or_else(|| {
+fn from_visible(node: &Node, reachable: &[Slot], visible: &str) -> Result<Vec<Device>, String> {
+    let mut devices = Vec::new();
+    for name in names(visible) {
+        match named(node, reachable, name) {
+            Some(Named::Device(device)) => devices.push(device),
+            Some(Named::Sick) => {}
+            None => {
                 let count = reachable.len();
-                format!("CUDA_VISIBLE_DEVICES={visible}: no device `{name}` among {count} reachable GPUs")
-            })
-        })
-        .collect()
+                return Err(format!(
+                    "CUDA_VISIBLE_DEVICES={visible}: no device `{name}` among {count} reachable GPUs"
+                ));
+            }
+        }
+    }
+    Ok(devices)
 }
 
-/// The device that one entry of CUDA_VISIBLE_DEVICES names.
-fn named(node: &Node, reachable: &[usize], name: &str) -> Option<Device> {
+/// What one entry of CUDA_VISIBLE_DEVICES names.
+enum Named {
+    Device(Device),
+    Sick,
+}
+
+fn named(node: &Node, reachable: &[Slot], name: &str) -> Option<Named> {
     match name.parse::<usize>() {
-        Ok(ordinal) => reachable.get(ordinal).map(|gpu| Device { gpu: *gpu, mig: None }),
-        Err(_) => by_uuid(node, name),
+        Ok(ordinal) => reachable.get(ordinal).map(|slot| match slot {
+            Slot::Gpu(gpu) => Named::Device(Device { gpu: *gpu, mig: None }),
+            Slot::Sick => Named::Sick,
+        }),
+        Err(_) => by_uuid(node, name).map(Named::Device),
     }
 }
 
@@ -194,35 +245,40 @@ fn slashed(name: &str) -> Option<(&str, u32, u32)> {
 /// reachable GPU, which is the step's set where Slurm constrains devices.
 fn fall_back(
     node: &Node,
-    reachable: &[usize],
+    reachable: &[Slot],
     lists: &GpuLists,
     notes: &mut Vec<String>,
 ) -> Vec<Device> {
-    let whole = |gpu| Device { gpu, mig: None };
-    let indices: Option<Vec<usize>> = lists
+    let indices: Option<Vec<u32>> = lists
         .step_gpus
         .as_deref()
         .map(|list| names(list).map(|name| name.parse().ok()).collect())
         .unwrap_or_default();
-    let constrained = reachable.len() < node.gpus.len();
+    let constrained = reachable.len() < node.gpus.len() + node.sick.len();
     if let Some(indices) = indices.filter(|indices| !indices.is_empty()) {
         if constrained && indices.len() == reachable.len() {
             notes.push("the step's devices: all reachable GPUs".to_owned());
-            return reachable.iter().copied().map(whole).collect();
+            return healthy(reachable).collect();
         }
-        if indices.iter().all(|index| reachable.contains(index)) {
-            notes.push("the step's devices: SLURM_STEP_GPUS as numbers of the node's GPUs".to_owned());
-            return indices.into_iter().map(whole).collect();
+        let index = |device: &Device| node.gpu(*device).map(|gpu| gpu.index);
+        let named = |device: &Device| index(device).is_some_and(|index| indices.contains(&index));
+        let found: Vec<Device> = healthy(reachable).filter(named).collect();
+        let sick = node.sick.iter().filter(|sick| indices.contains(&sick.index)).count();
+        if found.len() + sick == indices.len() {
+            notes.push(
+                "the step's devices: SLURM_STEP_GPUS as numbers of the node's GPUs".to_owned(),
+            );
+            return found;
         }
     }
     notes.push("the step's devices: all reachable GPUs, for want of a list that fits".to_owned());
-    reachable.iter().copied().map(whole).collect()
+    healthy(reachable).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Fact, Gpu};
+    use crate::node::{Fact, Gpu, SickGpu};
 
     fn node(gpus: usize) -> Node {
         let gpu = |index: usize| Gpu {
@@ -246,13 +302,21 @@ mod tests {
     }
 
     fn reach(reachable: &[usize]) -> Reach {
-        (0..8).map(|gpu| reachable.contains(&gpu)).collect()
+        Reach { gpus: (0..8).map(|gpu| reachable.contains(&gpu)).collect(), sick: vec![] }
     }
 
     /// (GPU, ordinal) of each device.
-    fn find(reachable: &[usize], visible: Option<&str>, step_gpus: Option<&str>) -> Vec<(usize, u32)> {
+    fn find(
+        reachable: &[usize],
+        visible: Option<&str>,
+        step_gpus: Option<&str>,
+    ) -> Vec<(usize, u32)> {
         let found = Allocation::find(&node(8), &reach(reachable), &lists(visible, step_gpus));
-        found.entries.iter().map(|entry| (entry.device.unwrap().gpu, entry.ordinal.unwrap())).collect()
+        found
+            .entries
+            .iter()
+            .map(|entry| (entry.device.unwrap().gpu, entry.ordinal.unwrap()))
+            .collect()
     }
 
     const ALL: [usize; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
@@ -282,7 +346,11 @@ mod tests {
         assert_eq!(find(&ALL, None, Some("4,5")), [(4, 4), (5, 5)]);
         assert_eq!(find(&[4, 5], Some("7"), Some("0")), [(4, 0), (5, 1)]);
         let found = Allocation::find(&node(8), &reach(&[4, 5]), &lists(Some("7"), Some("0")));
-        assert!(found.notes[0].contains("no device `7` among 2 reachable GPUs"), "{:?}", found.notes);
+        assert!(
+            found.notes[0].contains("no device `7` among 2 reachable GPUs"),
+            "{:?}",
+            found.notes
+        );
         assert_eq!(find(&ALL, None, None).len(), 8);
         assert_eq!(find(&ALL, None, Some("")).len(), 8);
     }
@@ -307,14 +375,43 @@ mod tests {
     #[test]
     fn mig_instances_are_found_in_each_spelling() {
         let mut node = node(2);
-        let instance = |gi, ci| MigInstance { gi, ci, uuid: format!("MIG-{gi}{ci}"), profile: None };
+        let instance =
+            |gi, ci| MigInstance { gi, ci, uuid: format!("MIG-{gi}{ci}"), profile: None };
         node.gpus[1].mig = vec![instance(1, 0), instance(2, 0)];
         for name in ["MIG-20", "MIG-GPU-1/2/0", "MIG-1/2/0"] {
-            let found = Allocation::find(&node, &vec![true; 2], &lists(Some(name), None));
+            let found = Allocation::find(&node, &Reach::default(), &lists(Some(name), None));
             assert_eq!(found.devices(), [Device { gpu: 1, mig: Some(1) }], "{name}");
             assert_eq!(found.entries[0].ordinal, None);
             assert_eq!(found.entries[0].uuid.as_deref(), Some("MIG-20"));
         }
+    }
+
+    #[test]
+    fn a_sick_gpu_keeps_its_number_and_takes_the_others_away() {
+        let mut node = node(8);
+        node.gpus.remove(2);
+        node.sick = vec![SickGpu { index: 2, pci: None, minor: Some(2), code: 15 }];
+        let find = |visible, step_gpus, may: &dyn Fn(u32) -> bool| {
+            let reach = Reach {
+                gpus: node.gpus.iter().map(|gpu| may(gpu.index)).collect(),
+                sick: vec![may(2)],
+            };
+            let found = Allocation::find(&node, &reach, &lists(visible, step_gpus));
+            assert_eq!(found.narrowed, None);
+            let index = |entry: &Entry| node.gpu(entry.device.unwrap()).unwrap().index;
+            let named = |entry: &Entry| (index(entry), entry.ordinal);
+            found.entries.iter().map(named).collect::<Vec<_>>()
+        };
+        let all = |_| true;
+        let upper = Some("4,5,6,7");
+        assert_eq!(find(upper, upper, &all), [(4, None), (5, None), (6, None), (7, None)]);
+        assert_eq!(find(Some("1,2,3"), Some("1,2,3"), &all), [(1, None), (3, None)]);
+        assert_eq!(find(None, Some("1,2,3"), &all), [(1, None), (3, None)]);
+        // Out of reach, it is not counted by anyone.
+        let lower = Some("0,1,2,3");
+        let only_upper = |index| index >= 4;
+        let found = find(lower, upper, &only_upper);
+        assert_eq!(found, [(4, Some(0)), (5, Some(1)), (6, Some(2)), (7, Some(3))]);
     }
 
     #[test]

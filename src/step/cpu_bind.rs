@@ -54,8 +54,7 @@ pub fn task_cpus(
     let mut sets = Vec::with_capacity(entries.len());
     // Entries beyond the number of tasks are nobody's.
     for (position, entry) in entries.iter().take(tasks.max(1)).enumerate() {
-        let wrong =
-            |source| CpuBindError::Entry { position, kind: kind.to_owned(), source };
+        let wrong = |source| CpuBindError::Entry { position, kind: kind.to_owned(), source };
         let ids = if kind.starts_with("mask") {
             CpuSet::from_mask(entry).map_err(wrong)?
         } else if entry.starts_with("0x") {
@@ -65,13 +64,8 @@ pub fn task_cpus(
             entry.parse().map_err(wrong)?
         };
         sets.push(match kind {
-            "map_ldom" | "mask_ldom" => {
-                cpus_of(&ids, numa).map_err(|id| CpuBindError::NumaNode {
-                    position,
-                    kind: kind.to_owned(),
-                    id,
-                })?
-            }
+            "map_ldom" | "mask_ldom" => cpus_of(&ids, numa)
+                .map_err(|id| CpuBindError::NumaNode { position, kind: kind.to_owned(), id })?,
             _ => ids,
         });
     }
@@ -125,7 +119,9 @@ mod tests {
 
     #[test]
     fn without_a_list_nothing_is_known() {
-        for (bind_type, list) in [("none", ""), ("", ""), ("cores", ""), ("rank", ""), ("none", "0x1")] {
+        for (bind_type, list) in
+            [("none", ""), ("", ""), ("cores", ""), ("rank", ""), ("none", "0x1")]
+        {
             assert_eq!(read(bind_type, list, 2), ["", ""], "{bind_type}");
         }
     }

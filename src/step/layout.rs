@@ -10,10 +10,11 @@
 //!   REMOTE_DISTANCE of 20 (include/linux/topology.h) are on one socket. AMD's NPS
 //!   and Intel's SNC modes show 11 to 16 there, two sockets 20 or more. Without a
 //!   distance table each NUMA node is a socket.
-//! * **cores**: where a NUMA node's CPUs are k equal ranges (k = 2, 4, 8) that are
-//!   apart by a k-th of the node's CPUs, as x86 numbers them, the ranges are the
-//!   cores' first threads, second threads and so on. Elsewhere each CPU is a core,
-//!   which gives the same sets where siblings are numbered one after the other.
+//! * **cores**: where the CPUs of each NUMA node are k equal ranges (k = 2, 4, 8)
+//!   with gaps between, equally far apart on all nodes, the ranges are the cores'
+//!   first threads, second threads and so on, as x86 numbers them. Elsewhere each CPU
+//!   is a core, which gives the same sets where siblings are numbered one after the
+//!   other.
 
 use crate::node::{CpuSet, Node, NumaNode};
 
@@ -151,15 +152,17 @@ pub fn sockets(node: &Node) -> Vec<Vec<usize>> {
 /// The CPUs of each socket, a core's threads one after the other, and the threads
 /// of a core.
 fn cpus_by_socket(node: &Node) -> (Vec<Vec<usize>>, usize) {
-    let numa: Vec<&NumaNode> = node.numa.iter().filter(|numa| !numa.cpus.is_empty()).collect();
-    let all = numa.iter().map(|numa| numa.cpus.count()).sum();
-    let threads = [2, 4, 8]
-        .into_iter()
-        .find(|threads| numa.iter().all(|numa| is_hyperthreaded(&numa.cpus, *threads, all)))
-        .unwrap_or(1);
+    let numa: Vec<Vec<usize>> = node
+        .numa
+        .iter()
+        .map(|numa| numa.cpus.iter().collect::<Vec<_>>())
+        .filter(|cpus| !cpus.is_empty())
+        .collect();
+    let smt = [2, 4, 8].into_iter().find_map(|threads| Some((threads, stride(&numa, threads)?)));
+    let (threads, stride) = smt.unwrap_or((1, 0));
     let cpus_of = |numa: &NumaNode| -> Vec<usize> {
         let first = numa.cpus.iter().take(numa.cpus.count() / threads);
-        first.flat_map(|cpu| (0..threads).map(move |thread| cpu + thread * (all / threads))).collect()
+        first.flat_map(|cpu| (0..threads).map(move |thread| cpu + thread * stride)).collect()
     };
     let sockets = sockets(node);
     let cpus = sockets.iter().map(|socket| {
@@ -168,21 +171,34 @@ fn cpus_by_socket(node: &Node) -> (Vec<Vec<usize>>, usize) {
     (cpus.collect(), threads)
 }
 
-/// Whether a NUMA node's CPUs are `threads` equal ranges, apart by that part of
-/// `all` CPUs of the machine.
-fn is_hyperthreaded(cpus: &CpuSet, threads: usize, all: usize) -> bool {
-    let cpus: Vec<usize> = cpus.iter().collect();
-    if cpus.len() % threads != 0 || all % threads != 0 || cpus.len() == all {
-        return false;
+/// How far apart the threads of a core are numbered, if each NUMA node's CPUs are
+/// `threads` equal ranges with gaps between: all first threads of the machine come
+/// before all second ones.
+fn stride(numa: &[Vec<usize>], threads: usize) -> Option<usize> {
+    let mut stride = None;
+    for cpus in numa {
+        let cores = cpus.len() / threads;
+        // Of single CPUs nobody can tell whether they are threads or every other core.
+        if cores < 2 || cores * threads != cpus.len() {
+            return None;
+        }
+        let (first, rest) = cpus.split_at(cores);
+        let (start, end, second) = (first.first()?, first.last()?, rest.first()?);
+        let apart = second - start;
+        let is_range = end - start + 1 == cores;
+        let repeats = |(nth, range): (usize, &[usize])| {
+            first.iter().map(|cpu| cpu + (nth + 1) * apart).eq(range.iter().copied())
+        };
+        let fits = is_range
+            && end + 1 < *second
+            && *end < apart
+            && *stride.get_or_insert(apart) == apart
+            && rest.chunks(cores).enumerate().all(repeats);
+        if !fits {
+            return None;
+        }
     }
-    let (cores, apart) = (cpus.len() / threads, all / threads);
-    let mut ranges = cpus.chunks(cores.max(1));
-    let Some(first) = ranges.next() else { return false };
-    let is_range = first.windows(2).all(|pair| matches!(pair, [a, b] if a + 1 == *b));
-    is_range
-        && ranges.zip(1..).all(|(range, nth)| {
-            first.iter().map(|cpu| cpu + nth * apart).eq(range.iter().copied())
-        })
+    stride
 }
 
 #[cfg(test)]
@@ -268,6 +284,14 @@ mod tests {
         assert_eq!(sockets(&one), [[0, 1]]);
         let unknown = node(&[("0-3", &[]), ("", &[]), ("4-7", &[])]);
         assert_eq!(sockets(&unknown), [[0], [2]], "a memory-only node is no socket");
+    }
+
+    #[test]
+    fn siblings_are_found_where_the_description_leaves_nodes_out() {
+        let pasted = node(&[("4-7,20-23", &[]), ("12-15,28-31", &[])]);
+        assert_eq!(sets(&pasted, 2, Some(4), Distribution::Cyclic), ["4-5,20-21", "12-13,28-29"]);
+        let plain = node(&[("0-7", &[])]);
+        assert_eq!(sets(&plain, 2, Some(2), Distribution::Block), ["0-1", "2-3"]);
     }
 
     #[test]

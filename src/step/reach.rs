@@ -8,7 +8,14 @@ use rustix::fs::{Access, access};
 use crate::node::{CpuSet, Node};
 
 /// Whether the calling process may use each GPU of a node, in the node's order.
-pub type Reach = Vec<bool>;
+/// A GPU that a list says nothing about counts as reachable.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reach {
+    /// For each of [`Node::gpus`].
+    pub gpus: Vec<bool>,
+    /// For each of [`Node::sick`].
+    pub sick: Vec<bool>,
+}
 
 /// Asks for each GPU whether the calling process may open its device file.
 ///
@@ -17,16 +24,16 @@ pub type Reach = Vec<bool>;
 /// wakes no GPU. Only the final cgroup counts: ask in the task, not earlier. A
 /// GPU whose minor number is not known counts as reachable.
 pub fn reach(node: &Node, dev: &Path) -> Reach {
-    node.gpus
-        .iter()
-        .map(|gpu| match gpu.minor.known() {
-            Some(minor) => {
-                let file = dev.join(format!("nvidia{minor}"));
-                access(&file, Access::READ_OK | Access::WRITE_OK).is_ok()
-            }
-            None => true,
+    let may_open = |minor: Option<u32>| {
+        minor.is_none_or(|minor| {
+            let file = dev.join(format!("nvidia{minor}"));
+            access(&file, Access::READ_OK | Access::WRITE_OK).is_ok()
         })
-        .collect()
+    };
+    Reach {
+        gpus: node.gpus.iter().map(|gpu| may_open(gpu.minor.known().copied())).collect(),
+        sick: node.sick.iter().map(|sick| may_open(sick.minor)).collect(),
+    }
 }
 
 /// The calling process's own CPUs, from sched_getaffinity(2); empty where they

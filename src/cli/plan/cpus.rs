@@ -20,7 +20,7 @@ pub enum CpusError {
         source: CpuSetError,
     },
     /// Not as many lists as tasks.
-    #[error("--cpus has {lists} lists for {tasks} tasks; give one for each task, `;` between")]
+    #[error("--cpus: {tasks} tasks need as many lists, `;` between; given: {lists}")]
     Count {
         /// Lists given.
         lists: usize,
@@ -190,7 +190,7 @@ fn dealt(args: &PlanArgs, node: &Node, tasks: usize) -> Result<Tasks, Wrong> {
             format!("CPUs: {each} for each task, from {sockets} with --distribution={name}")
         }
         None if all.is_empty() => "CPUs: unknown on this node; --cpus gives them".to_owned(),
-        None => format!("CPUs: all {} for each task, because there are more tasks", all.count()),
+        None => format!("CPUs: all {} of the node for each task, because there are more tasks", all.count()),
     };
     let end = all.iter().last().map_or(0, |last| last + 1);
     if end != all.count() {

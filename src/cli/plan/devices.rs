@@ -1,7 +1,10 @@
 //! `--devices`: which of a node's devices the step would have.
 
 use crate::node::{CpuSet, Device, Gpu, Node};
-use crate::step::Allocation;
+use crate::step::{Allocation, Reach};
+
+/// How many UUIDs a message lists; `gpubind topo` has them all.
+const LISTED: usize = 8;
 
 /// What is wrong with a list of devices.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +49,9 @@ pub enum DeviceError {
         /// UUIDs of its instances.
         valid: String,
     },
+    /// A GPU in MIG mode that nothing can run on.
+    #[error("GPU {0} is in MIG mode and has no instance, so nothing can run on it")]
+    MigEmpty(u32),
     /// A device that is named twice.
     #[error("`{0}` names a device that is named before; name each once")]
     Repeated(String),
@@ -126,10 +132,16 @@ fn by_index(node: &Node, index: u32) -> Result<Device, DeviceError> {
 
 fn by_uuid(node: &Node, uuid: &str) -> Result<Device, DeviceError> {
     // As CUDA_VISIBLE_DEVICES names it, in each spelling that Slurm uses.
-    let device = Allocation::seen(node, &Vec::new(), Some(uuid)).first().copied();
+    let device = Allocation::seen(node, &Reach::default(), Some(uuid)).first().copied();
     let Some(device) = device else {
         let uuids: Vec<&str> = all(node).iter().filter_map(|device| node.uuid(*device)).collect();
-        let valid = if uuids.is_empty() { "none that is known".to_owned() } else { uuids.join(", ") };
+        let valid = match uuids.get(..LISTED) {
+            _ if uuids.is_empty() => "none that is known".to_owned(),
+            Some(first) if uuids.len() > LISTED => {
+                format!("{} and {} more", first.join(", "), uuids.len() - LISTED)
+            }
+            _ => uuids.join(", "),
+        };
         return Err(DeviceError::NoUuid { uuid: uuid.to_owned(), valid });
     };
     match (device.mig, node.gpu(device)) {
@@ -142,9 +154,11 @@ fn whole(known: &Gpu, gpu: usize) -> Result<Device, DeviceError> {
     if !is_mig(known) {
         return Ok(Device { gpu, mig: None });
     }
+    if known.mig.is_empty() {
+        return Err(DeviceError::MigEmpty(known.index));
+    }
     let uuids: Vec<&str> = known.mig.iter().map(|mig| mig.uuid.as_str()).collect();
-    let valid = if uuids.is_empty() { "it has none".to_owned() } else { uuids.join(", ") };
-    Err(DeviceError::Mig { index: known.index, valid })
+    Err(DeviceError::Mig { index: known.index, valid: uuids.join(", ") })
 }
 
 /// In MIG mode only instances can be used, even if there is none.

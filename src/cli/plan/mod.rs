@@ -39,6 +39,9 @@ use scenario::Scenario;
 /// tasks get the CPUs that Slurm's task/affinity would give them on a whole node;
 /// NUMA nodes nearer to each other than 20 count as one socket there.
 ///
+/// DISTANCE is the mean NUMA distance of the rank's CPUs to its GPU, as Linux counts
+/// it; LINK is between its GPU and the previous rank's.
+///
 /// The costs are for comparison, smaller is better and numa comes first. numa: how
 /// far the ranks' CPUs are from their GPUs beyond the local distance, in
 /// thousandths of the NUMA distance, summed over the ranks. links: how far apart

@@ -1,11 +1,11 @@
 //! The inputs of one what-if, and what the library makes of them.
 
 use super::{IdsArg, ModeArg, PlanArgs, PlanCommandError, Wrong, cpus, devices};
-use crate::bind::{Rank, Warning, edits, shape};
+use crate::bind::{Rank, Warning, edits_by, shape};
 use crate::config::{Request, Settings};
 use crate::node::{CpuSet, Device, Node};
 use crate::plan::{Cost, Plan, Shape, cost_of, plan, slurm_single};
-use crate::step::{Allocation, GpuLists};
+use crate::step::{Allocation, Reach};
 
 /// A step that nobody has started.
 pub(super) struct Scenario<'a> {
@@ -23,6 +23,8 @@ pub(super) struct Scenario<'a> {
     pub plan: Plan,
     /// CUDA_VISIBLE_DEVICES of each task; `None` where it stays as Slurm made it.
     pub visible: Vec<Option<String>>,
+    /// Whether ConstrainDevices would make other numbers of the same plan.
+    pub is_renumbered: bool,
     /// What the step would be told.
     pub warnings: Vec<Warning>,
 }
@@ -52,7 +54,10 @@ impl<'a> Scenario<'a> {
             Some(list) => devices::read(node, list).map_err(Wrong::from)?,
             None => all,
         };
-        let allocation = allocation(node, &chosen, args.constrained);
+        let constrained = allocation(node, &chosen, true);
+        let open = allocation(node, &chosen, false);
+        let is_renumbered = !args.constrained && constrained != open;
+        let allocation = if args.constrained { constrained } else { open };
         let devices = allocation.devices();
         let cpus::Tasks { sets: tasks, source } = cpus::read(args, node, devices.len())?;
         let plan =
@@ -65,6 +70,7 @@ impl<'a> Scenario<'a> {
             settings,
             plan,
             visible: Vec::new(),
+            is_renumbered,
             warnings: Vec::new(),
         };
         scenario.bind(&allocation);
@@ -74,7 +80,7 @@ impl<'a> Scenario<'a> {
     /// Runs for each task what the plugin runs in it.
     fn bind(&mut self, allocation: &Allocation) {
         for (local_rank, cpus) in self.tasks.iter().enumerate() {
-            let outcome = edits(&Rank {
+            let rank = Rank {
                 node: Ok(self.node),
                 allocation,
                 tasks: &self.tasks,
@@ -83,7 +89,8 @@ impl<'a> Scenario<'a> {
                 local_rank,
                 ranks: None,
                 env: &|_| None,
-            });
+            };
+            let outcome = edits_by(&rank, &self.plan);
             self.visible.push(outcome.edits.ok().map(|edits| edits.report.visible));
             for warning in outcome.warnings {
                 if !self.warnings.contains(&warning) {
@@ -130,18 +137,14 @@ impl<'a> Scenario<'a> {
     }
 }
 
-/// The step's allocation, as the lists that Slurm would write tell it.
+/// The step's allocation; with `constrained`, no other GPU can be reached.
 fn allocation(node: &Node, chosen: &[Device], constrained: bool) -> Allocation {
     let is_chosen = |gpu: usize| chosen.iter().any(|device| device.gpu == gpu);
-    let reach: Vec<bool> = (0..node.gpus.len()).map(|gpu| !constrained || is_chosen(gpu)).collect();
-    let reachable_before = |gpu: usize| reach.iter().take(gpu).filter(|reach| **reach).count();
-    let name = |device: &Device| match device.mig {
-        None => Some(reachable_before(device.gpu).to_string()),
-        Some(_) => node.uuid(*device).map(str::to_owned),
+    let reach = Reach {
+        gpus: (0..node.gpus.len()).map(|gpu| !constrained || is_chosen(gpu)).collect(),
+        sick: vec![!constrained; node.sick.len()],
     };
-    let names: Vec<String> = chosen.iter().filter_map(name).collect();
-    let lists = GpuLists { visible: Some(names.join(",")), step_gpus: None };
-    Allocation::find(node, &reach, &lists)
+    Allocation::of(node, &reach, chosen.to_vec())
 }
 
 fn settings(args: &PlanArgs) -> Result<Settings, Wrong> {

@@ -7,7 +7,7 @@ use crate::node::{Device, Node};
 /// What naive would do worse, or that it would not.
 pub(super) fn text(scenario: &Scenario) -> String {
     let (plan, naive) = (scenario.plan.cost, scenario.plan.naive);
-    let intro = unknown(scenario).map_or_else(String::new, |unknown| format!("{unknown}: "));
+    let intro = unknown(scenario).map_or_else(String::new, |unknown| format!("{unknown}; "));
     let comparison = if plan.numa < naive.numa {
         nearer(scenario)
     } else if plan.links < naive.links {
@@ -16,9 +16,9 @@ pub(super) fn text(scenario: &Scenario) -> String {
             if percent == 0 { "a little".to_owned() } else { format!("{percent} %") };
         format!("naive would be as near, but neighbouring ranks' links would cost more; the plan saves {how_much}")
     } else if scenario.planned() == scenario.naive() {
-        "naive is as good as it gets: rank i on the i-th GPU".to_owned()
+        "the plan is the naive one: rank i on the i-th GPU".to_owned()
     } else {
-        "naive would be as good".to_owned()
+        "naive would cost the same".to_owned()
     };
     format!("{intro}{comparison}.")
 }
@@ -48,10 +48,10 @@ fn nearer(scenario: &Scenario) -> String {
     if far_plan < far_naive {
         let socket = if sockets.count() == 2 { "the far socket" } else { "another socket" };
         let rest = match far_plan {
-            0 => "none".to_owned(),
-            some => format!("{some}, for want of nearer GPUs"),
+            0 => "none there".to_owned(),
+            some => format!("{some} there, for want of nearer GPUs"),
         };
-        return format!("naive would put {far_naive} of {ranks} ranks on {socket}; the plan puts {rest} there");
+        return format!("naive would put {far_naive} of {ranks} ranks on {socket}; the plan puts {rest}");
     }
     let away = |devices: &[Vec<Device>]| away(node, devices, scenario);
     let (away_plan, away_naive) = (away(&planned), away(&naive));

@@ -6,7 +6,7 @@ use super::devices::ranges;
 use super::near::Near;
 use super::scenario::Scenario;
 use super::sentence::{self, count};
-use crate::config::Mode;
+use crate::config::{Ids, Mode};
 use crate::node::{CpuSet, Device, Link, Node};
 use crate::plan::{Cost, Why};
 
@@ -21,6 +21,9 @@ pub(super) fn text(scenario: &Scenario, colour: bool) -> String {
     text += &format!("\n{}", lines(cost_table(&costs, colour), colour));
     text += &format!("\n{}\n", sentence::text(scenario));
     text += &reasons(scenario);
+    if scenario.is_renumbered && scenario.settings.ids == Ids::Index {
+        text += "With ConstrainDevices=yes in cgroup.conf the numbers are others: add --constrained.\n";
+    }
     text
 }
 

@@ -71,7 +71,7 @@ struct Breaks {
     /// Columns of the widest line of the matrix: a terminal breaks a line in
     /// the middle of a word only there.
     width: usize,
-    /// Every GPU's row is broken, so that a line of numbers below one is no chance.
+    /// Rows are broken everywhere, so that a line of numbers below one is no chance.
     everywhere: bool,
 }
 
@@ -82,7 +82,8 @@ impl Breaks {
         Breaks {
             reflowed: body.reflowed,
             width: pieces.map(|piece| piece.width).max().unwrap_or(0),
-            everywhere: gpus.clone().count() > 1 && gpus.clone().all(|row| row.pieces.len() > 1),
+            everywhere: body.reflowed
+                || gpus.clone().count() > 1 && gpus.clone().all(|row| row.pieces.len() > 1),
         }
     }
 }

@@ -20,7 +20,15 @@ fn while_held(cluster: &Cluster, held: &[u32], freed: &[usize], work: impl FnOnc
     for gpus in held {
         let gpus = format!("--gpus-per-node={gpus}");
         let ran = cluster.run(&[
-            "sbatch", "--parsable", "-o", "/dev/null", "-w", &node, &gpus, "--wrap", "sleep 120",
+            "sbatch",
+            "--parsable",
+            "-o",
+            "/dev/null",
+            "-w",
+            &node,
+            &gpus,
+            "--wrap",
+            "sleep 120",
         ]);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         let job = ran.stdout.trim().to_owned();
@@ -117,7 +125,14 @@ fn part_of_the_jobs_gpus(cluster: &Cluster) {
     done; wait";
     let folder = cluster.folder();
     let mut sbatch = cluster.command(&[
-        "sbatch", "--wait", "-o", "/dev/null", "-N1", "--gpus-per-node=4", "--wrap", script,
+        "sbatch",
+        "--wait",
+        "-o",
+        "/dev/null",
+        "-N1",
+        "--gpus-per-node=4",
+        "--wrap",
+        script,
     ]);
     let done = sbatch.current_dir(&folder).stderr(Stdio::piped()).output().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));

@@ -11,23 +11,48 @@ pub struct Kind {
     pub name: &'static str,
     /// What to give to `scripts/cluster start` besides the name.
     pub options: &'static [&'static str],
+    /// What is wrong with the fixture two-cpu here: lines for its `[faults]`.
+    pub faults: Option<&'static str>,
 }
 
 /// Eight GPUs on two NUMA nodes of one CPU each, GPUs 0-3 at CPU 0.
-pub const OPEN: Kind = Kind { name: "t-open", options: &["--machine", "two-cpu"] };
+pub const OPEN: Kind = Kind { name: "t-open", options: &["--machine", "two-cpu"], faults: None };
 /// The same, with a device cgroup around each step.
-pub const CONSTRAINED: Kind =
-    Kind { name: "t-cgroup", options: &["--machine", "two-cpu", "--constrain-devices"] };
+pub const CONSTRAINED: Kind = Kind {
+    name: "t-cgroup",
+    options: &["--machine", "two-cpu", "--constrain-devices"],
+    faults: None,
+};
 /// The same without the plugin.
-pub const PLAIN: Kind =
-    Kind { name: "t-plain", options: &["--machine", "two-cpu", "--nodes", "1", "--no-plugin"] };
+pub const PLAIN: Kind = Kind {
+    name: "t-plain",
+    options: &["--machine", "two-cpu", "--nodes", "1", "--no-plugin"],
+    faults: None,
+};
 /// GPUs that NVML cannot describe: there is no such library.
 pub const BLIND: Kind = Kind {
     name: "t-blind",
     options: &["--machine", "two-cpu", "--nodes", "1", "--plugstack", "nvml=/nonexistent.so"],
+    faults: None,
 };
+/// NVML never answers.
+pub const HANGING: Kind = Kind {
+    name: "t-hang",
+    options: &["--nodes", "1", "--plugstack", "probe-timeout=1"],
+    faults: Some(r#"call = [{ name = "nvmlDeviceGetName", gpu = 3, hang = true }]"#),
+};
+/// NVML takes its process down.
+pub const CRASHING: Kind = Kind {
+    name: "t-crash",
+    options: &["--nodes", "1"],
+    faults: Some(r#"call = [{ name = "nvmlDeviceGetName", gpu = 3, crash = true }]"#),
+};
+/// GPU 2 has fallen off the bus.
+pub const LOST: Kind =
+    Kind { name: "t-lost", options: &["--nodes", "1"], faults: Some("lost = [2]") };
 /// No GPUs at all.
-pub const EMPTY: Kind = Kind { name: "t-empty", options: &["--machine", "none", "--nodes", "1"] };
+pub const EMPTY: Kind =
+    Kind { name: "t-empty", options: &["--machine", "none", "--nodes", "1"], faults: None };
 
 /// A running cluster; stopped when dropped.
 pub struct Cluster {
@@ -53,6 +78,12 @@ impl Cluster {
         let cluster = Cluster { kind, root };
         let mut start = Command::new(cluster.root.join("scripts/cluster"));
         start.args(["start", "--no-build", "--name", kind.name]).args(kind.options);
+        if let Some(faults) = kind.faults {
+            let machine = cluster.root.join("target").join(format!("{}.toml", kind.name));
+            let text = std::fs::read_to_string(cluster.fixture()).unwrap();
+            std::fs::write(&machine, format!("{text}\n[faults]\n{faults}\n")).unwrap();
+            start.arg("--machine").arg(machine);
+        }
         let started = start.stdin(Stdio::null()).output().unwrap();
         let said = String::from_utf8_lossy(&started.stderr);
         assert!(started.status.success(), "cluster {} did not start:\n{said}", kind.name);
@@ -117,10 +148,19 @@ impl Cluster {
 
     /// UUIDs of the node's GPUs in PCI order, from the machine's fixture.
     pub fn uuids(&self) -> Vec<String> {
-        let fixture = self.root.join("tests/machines/two-cpu.toml");
-        let text = std::fs::read_to_string(fixture).unwrap();
+        let text = std::fs::read_to_string(self.fixture()).unwrap();
         let node = gpubind::node::Machine::parse(&text).unwrap().to_node();
         node.gpus.iter().map(|gpu| gpu.uuid.known().unwrap().clone()).collect()
+    }
+
+    /// The machine that the clusters' nodes are, but for faults.
+    pub fn fixture(&self) -> PathBuf {
+        self.root.join("tests/machines/two-cpu.toml")
+    }
+
+    /// The `gpubind` program that the clusters use.
+    pub fn program(&self) -> PathBuf {
+        self.root.join("target/stage/gpubind")
     }
 
     /// What slurmd and slurmstepd of the first node have logged so far.
@@ -155,7 +195,8 @@ pub fn tasks_of(stdout: &str) -> Tasks {
     let mut tasks = Tasks::new();
     for line in stdout.lines() {
         let Some((rank, variable)) = line.split_once(": ") else { continue };
-        let (Ok(rank), Some((name, value))) = (rank.trim().parse(), variable.split_once('=')) else {
+        let (Ok(rank), Some((name, value))) = (rank.trim().parse(), variable.split_once('='))
+        else {
             continue;
         };
         tasks.entry(rank).or_default().insert(name.to_owned(), value.to_owned());

@@ -12,6 +12,7 @@ pub const TESTS: &[(&str, &[Kind], fn(&Cluster))] = &[
     ("single_gives_one_each", &[OPEN], single_gives_one_each),
     ("ordered_and_first_show_all", &[OPEN, CONSTRAINED], ordered_and_first_show_all),
     ("more_tasks_than_gpus", &[OPEN, CONSTRAINED], more_tasks_than_gpus),
+    ("the_plan_before_is_the_plan_of_the_step", &[OPEN], the_plan_before_is_the_plan_of_the_step),
     ("off_changes_nothing", &[OPEN], off_changes_nothing),
     ("rank_variables", &[OPEN], rank_variables),
     ("a_step_inside_a_step", &[OPEN], a_step_inside_a_step),
@@ -22,8 +23,7 @@ pub const TESTS: &[(&str, &[Kind], fn(&Cluster))] = &[
 const HALVES: &str = "--cpu-bind=map_cpu:0,0,0,0,1,1,1,1";
 
 fn two_nodes_of_eight_ranks(cluster: &Cluster) {
-    let options =
-        ["-N2", "--ntasks-per-node=8", "--gpus-per-node=8", HALVES, "--gpu-bind=spank"];
+    let options = ["-N2", "--ntasks-per-node=8", "--gpus-per-node=8", HALVES, "--gpu-bind=spank"];
     let (tasks, stderr) = cluster.tasks(&options);
     assert_eq!(tasks.len(), 16);
     assert_eq!(ours(&stderr), [""; 0], "nothing to warn about");
@@ -46,7 +46,9 @@ fn two_nodes_of_eight_ranks(cluster: &Cluster) {
 }
 
 fn gpus_follow_the_cpus(cluster: &Cluster) {
-    for (bind, sides) in [("--cpu-bind=map_cpu:0,1", ["0", "1"]), ("--cpu-bind=map_cpu:1,0", ["1", "0"])] {
+    for (bind, sides) in
+        [("--cpu-bind=map_cpu:0,1", ["0", "1"]), ("--cpu-bind=map_cpu:1,0", ["1", "0"])]
+    {
         let options = ["-N1", "-n2", "--gpus-per-node=8", bind, "--gpu-bind=spank:single"];
         let (tasks, _) = cluster.tasks(&options);
         assert_eq!(each(&tasks, "GPUBIND_NUMA_NODE"), sides, "{bind}");
@@ -59,8 +61,7 @@ fn gpus_follow_the_cpus(cluster: &Cluster) {
 }
 
 fn fewer_tasks_share_the_gpus_out(cluster: &Cluster) {
-    let options =
-        ["-N1", "-n2", "--gpus-per-node=8", "--cpu-bind=map_cpu:1,0", "--gpu-bind=spank"];
+    let options = ["-N1", "-n2", "--gpus-per-node=8", "--cpu-bind=map_cpu:1,0", "--gpu-bind=spank"];
     let (tasks, _) = cluster.tasks(&options);
     let shares: Vec<BTreeSet<u32>> = each(&tasks, "CUDA_VISIBLE_DEVICES")
         .iter()
@@ -127,6 +128,33 @@ fn more_tasks_than_gpus(cluster: &Cluster) {
     assert!(ran.stderr.contains("gpubind: strict: 8 tasks share 4 GPUs"), "{}", ran.stderr);
 }
 
+fn the_plan_before_is_the_plan_of_the_step(cluster: &Cluster) {
+    for (tasks, bind, mode) in [
+        ("8", "map_cpu:1,1,0,0,1,1,0,0", "auto"),
+        ("8", "map_cpu:1,0", "ordered"),
+        ("3", "map_cpu:1,0,1", "auto"),
+        ("2", "mask_cpu:0x2,0x1", "auto"),
+        ("5", "mask_cpu:0x3", "first"),
+        ("16", "map_cpu:1,0,0", "share"),
+    ] {
+        let mut plan = std::process::Command::new(cluster.program());
+        plan.args(["plan", "--json", "--tasks", tasks, "--cpu-bind", bind, "--mode", mode]);
+        let plan = plan.arg("--from").arg(cluster.fixture()).output().unwrap();
+        assert!(plan.status.success(), "{}", String::from_utf8_lossy(&plan.stderr));
+        let plan: serde_json::Value = serde_json::from_slice(&plan.stdout).unwrap();
+        let planned: Vec<&str> = plan["tasks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|task| task["visible"].as_str().unwrap())
+            .collect();
+
+        let (bind, mode) = (format!("--cpu-bind={bind}"), format!("--gpu-bind=spank:{mode}"));
+        let (step, _) = cluster.tasks(&["-N1", "-n", tasks, "--gpus-per-node=8", &bind, &mode]);
+        assert_eq!(each(&step, "CUDA_VISIBLE_DEVICES"), planned, "{tasks} tasks, {bind}, {mode}");
+    }
+}
+
 fn off_changes_nothing(cluster: &Cluster) {
     let step = ["-N1", "-n2", "--gpus-per-node=8"];
     let (tasks, _) = cluster.tasks(&[&step[..], &["--gpu-bind=none,spank:off"]].concat());
@@ -157,14 +185,14 @@ fn rank_variables(cluster: &Cluster) {
 
     let off = [&step[..], &["--gpu-bind=spank:rank-env=off"]].concat();
     assert_eq!(each(&cluster.tasks(&off).0, "RANK"), ["-"; 8]);
-
 }
 
 fn a_step_inside_a_step(cluster: &Cluster) {
     let inner = |options: &str| {
         let inner = format!("srun --overlap --overcommit --label -N2 {options} env");
         let script = format!("if [ $SLURM_PROCID = 0 ]; then {inner}; fi");
-        let outer = ["srun", "-N2", "-n2", "--gpus-per-node=4", "--gpu-bind=spank:single", "sh", "-c"];
+        let outer =
+            ["srun", "-N2", "-n2", "--gpus-per-node=4", "--gpu-bind=spank:single", "sh", "-c"];
         let ran = cluster.run(&[&outer[..], &[script.as_str()]].concat());
         (crate::cluster::tasks_of(&ran.stdout), ran.stderr)
     };
@@ -172,7 +200,8 @@ fn a_step_inside_a_step(cluster: &Cluster) {
     let (tasks, stderr) = inner("-n8 --ntasks-per-node=4 --gpu-bind=spank");
     assert_eq!(each(&tasks, "RANK"), ["0", "1", "2", "3", "4", "5", "6", "7"], "{stderr}");
     // And they do not stay where there is nothing to put in their place.
-    for options in ["-n2 --gpu-bind=spank", "-n2 --gpu-bind=map_gpu:0", "-n2 --gpu-bind=spank:off"] {
+    for options in ["-n2 --gpu-bind=spank", "-n2 --gpu-bind=map_gpu:0", "-n2 --gpu-bind=spank:off"]
+    {
         let (tasks, stderr) = inner(options);
         for name in ["RANK", "WORLD_SIZE", "MASTER_PORT", "GPUBIND_RANK_ENV"] {
             assert_eq!(each(&tasks, name), ["-", "-"], "{name} with {options}: {stderr}");
@@ -183,14 +212,23 @@ fn a_step_inside_a_step(cluster: &Cluster) {
 }
 
 fn verbose_tells_each_rank(cluster: &Cluster) {
-    let options =
-        ["-N2", "--ntasks-per-node=2", "--gpus-per-node=2", "--cpu-bind=map_cpu:0,1", "--gpu-bind=spank:verbose"];
+    let options = [
+        "-N2",
+        "--ntasks-per-node=2",
+        "--gpus-per-node=2",
+        "--cpu-bind=map_cpu:0,1",
+        "--gpu-bind=spank:verbose",
+    ];
     let (tasks, stderr) = cluster.tasks(&options);
     let lines = ours(&stderr);
     assert_eq!(lines.len(), 4, "{stderr}");
     for (rank, env) in &tasks {
         let node = rank / 2;
-        let start = format!("gpubind: rank {rank} on {}-{node}, local rank {}: ", cluster.kind.name, rank % 2);
+        let start = format!(
+            "gpubind: rank {rank} on {}-{node}, local rank {}: ",
+            cluster.kind.name,
+            rank % 2
+        );
         let line = lines.iter().find(|line| line.contains(&start)).expect("a line for each rank");
         for part in ["GPUBIND_GPU_UUID", "GPUBIND_GPU_PCI"] {
             assert!(line.contains(&env[part]), "{line} lacks {}", env[part]);

@@ -18,7 +18,8 @@ fn without_a_request_nothing_changes(cluster: &Cluster) {
     let node = format!("{}-0", cluster.kind.name);
     let (tasks, stderr) = cluster.tasks(&["-w", &node, "-N1", "-n4", "--gpus-per-node=8"]);
     assert_eq!(ours(&stderr), [""; 0]);
-    let tasks: Tasks = tasks.into_iter().map(|(rank, env)| (rank, comparable(env, cluster))).collect();
+    let tasks: Tasks =
+        tasks.into_iter().map(|(rank, env)| (rank, comparable(env, cluster))).collect();
     if cluster.kind == OPEN {
         WITH_PLUGIN.set(tasks).expect("runs once");
         return;
@@ -47,8 +48,17 @@ fn difference<'a>(one: &'a Tasks, other: &'a Tasks) -> impl Iterator<Item = Stri
 
 /// An environment without what differs between any two steps.
 fn comparable(env: BTreeMap<String, String>, cluster: &Cluster) -> BTreeMap<String, String> {
-    const DIFFER: [&str; 9] =
-        ["_PORT", "JOBID", "JOB_ID", "PID", "SLURM_CONF", "HOST", "START_TIME", "END_TIME", "WORKING_CLUSTER"];
+    const DIFFER: [&str; 9] = [
+        "_PORT",
+        "JOBID",
+        "JOB_ID",
+        "PID",
+        "SLURM_CONF",
+        "HOST",
+        "START_TIME",
+        "END_TIME",
+        "WORKING_CLUSTER",
+    ];
     env.into_iter()
         .filter(|(name, _)| !DIFFER.iter().any(|part| name.contains(part)))
         // By the tests' cargo, or by the cluster's name.

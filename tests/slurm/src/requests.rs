@@ -89,7 +89,8 @@ fn sbatch_with_inner_srun(cluster: &Cluster) {
     let ran = cluster.batch(&options, "srun --label --overcommit -n8 env");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let tasks = tasks_of(&ran.stdout);
-    let firsts: Vec<_> = each(&tasks, "CUDA_VISIBLE_DEVICES").iter().map(|list| &list[..1]).collect();
+    let firsts: Vec<_> =
+        each(&tasks, "CUDA_VISIBLE_DEVICES").iter().map(|list| &list[..1]).collect();
     let own = each(&tasks, "GPUBIND_GPU_INDEX");
     assert_eq!(firsts, own);
     // An inner wish for Slurm's binding wins over the outer request.
