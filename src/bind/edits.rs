@@ -231,7 +231,7 @@ fn facts(rank: &Rank, own: &[&Entry]) -> Vec<(&'static str, String)> {
     };
     let values = [
         join(own, |entry| entry.uuid.clone()),
-        join(own, |entry| gpu(entry).map(|gpu| gpu.pci.to_string())),
+        join(own, |entry| gpu(entry)?.pci.known().map(|pci| pci.to_string())),
         join(own, |entry| gpu(entry).map(|gpu| gpu.index.to_string())),
         join(own, numa),
         Some(rank.local_rank.to_string()),

@@ -88,7 +88,8 @@ pub(super) fn describe(node: &Node, device: Device) -> String {
         Some([]) | None => "NUMA node unknown".to_owned(),
         Some(ids) => format!("NUMA node {}", numa_list(ids)),
     };
-    format!("GPU {}{part} ({uuid}, {}, {numa})", gpu.index, gpu.pci)
+    let pci = gpu.pci.known().map_or("PCI address unknown".to_owned(), |pci| pci.to_string());
+    format!("GPU {}{part} ({uuid}, {pci}, {numa})", gpu.index)
 }
 
 /// NUMA node ids as a comma list.

@@ -52,7 +52,7 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct DeviceReport {
     index: u32,
-    pci: String,
+    pci: Option<String>,
     uuid: Option<String>,
     numa: Option<Vec<u32>>,
     /// `local`, `partly local`, `remote`, or null.
@@ -108,7 +108,7 @@ fn describe(node: &Node, device: Device, cpus: &CpuSet) -> Option<DeviceReport> 
     let locality = Some(Locality::of(cpus, gpu)).filter(|known| *known != Locality::Unknown);
     Some(DeviceReport {
         index: gpu.index,
-        pci: gpu.pci.to_string(),
+        pci: gpu.pci.known().map(|pci| pci.to_string()),
         uuid: node.uuid(device).map(str::to_owned),
         numa: gpu.numa.known().cloned(),
         locality: locality.map(|locality| locality.to_string()),
@@ -152,7 +152,7 @@ fn columns(report: &Report) -> [String; COLUMNS] {
         report.host.clone(),
         number(report.local_rank),
         gpu,
-        of_first(&|first| Some(first.pci.clone())),
+        of_first(&|first| first.pci.clone()),
         // The first group tells GPUs of a node apart; --json has it whole.
         of_first(&|first| Some(first.uuid.as_ref()?.chars().take(12).collect())),
         of_first(&|first| first.numa.as_ref().map(numa)),

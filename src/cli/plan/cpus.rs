@@ -9,7 +9,9 @@ use crate::step::{CpuBindError, Distribution, Layout, layout, task_cpus};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CpusError {
     /// No CPU for a task.
-    #[error("--cpus: the list of task {0} is empty; write CPU numbers and ranges like 0-15,128-143")]
+    #[error(
+        "--cpus: the list of task {0} is empty; write CPU numbers and ranges like 0-15,128-143"
+    )]
     Empty(usize),
     /// A list that cannot be read.
     #[error("--cpus: task {task}: {source}")]
@@ -98,9 +100,7 @@ fn from_lists(lists: &str, tasks: Option<usize>) -> Result<Vec<CpuSet>, CpusErro
     };
     let sets: Vec<CpuSet> = lists.split(';').enumerate().map(read).collect::<Result<_, _>>()?;
     match tasks {
-        Some(tasks) if tasks != sets.len() => {
-            Err(CpusError::Count { lists: sets.len(), tasks })
-        }
+        Some(tasks) if tasks != sets.len() => Err(CpusError::Count { lists: sets.len(), tasks }),
         _ => Ok(sets),
     }
 }
@@ -142,15 +142,17 @@ fn check(node: &Node, sets: &[CpuSet], option: &'static str) -> Result<String, C
     if valid.is_empty() {
         return Ok(String::new());
     }
-    let lacking = |cpus: &CpuSet| -> CpuSet {
-        cpus.iter().filter(|cpu| !valid.contains(*cpu)).collect()
-    };
+    let lacking =
+        |cpus: &CpuSet| -> CpuSet { cpus.iter().filter(|cpu| !valid.contains(*cpu)).collect() };
     let is_pasted = node.gpus.iter().any(|gpu| gpu.pci.known().is_none());
     if is_pasted {
-        let lacks: CpuSet = sets.iter().flat_map(|cpus| lacking(cpus).iter().collect::<Vec<_>>()).collect();
+        let lacks: CpuSet =
+            sets.iter().flat_map(|cpus| lacking(cpus).iter().collect::<Vec<_>>()).collect();
         return Ok(match lacks.is_empty() {
             true => String::new(),
-            false => format!("; the description does not tell where CPUs {lacks} are: they count as far"),
+            false => {
+                format!("; the description does not tell where CPUs {lacks} are: they count as far")
+            }
         });
     }
     for (task, cpus) in sets.iter().enumerate() {
@@ -186,11 +188,15 @@ fn dealt(args: &PlanArgs, node: &Node, tasks: usize) -> Result<Tasks, Wrong> {
         layout(node, tasks, args.cpus_per_task, distribution)?;
     let mut source = match cpus_per_task {
         Some(each) => {
-            let sockets = if sockets == 1 { "1 socket".to_owned() } else { format!("{sockets} sockets") };
+            let sockets =
+                if sockets == 1 { "1 socket".to_owned() } else { format!("{sockets} sockets") };
             format!("CPUs: {each} for each task, from {sockets} with --distribution={name}")
         }
         None if all.is_empty() => "CPUs: unknown on this node; --cpus gives them".to_owned(),
-        None => format!("CPUs: all {} of the node for each task, because there are more tasks", all.count()),
+        None => format!(
+            "CPUs: all {} of the node for each task, because there are more tasks",
+            all.count()
+        ),
     };
     let end = all.iter().last().map_or(0, |last| last + 1);
     if end != all.count() {

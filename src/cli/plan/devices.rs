@@ -87,10 +87,7 @@ pub(super) fn read(node: &Node, list: &str) -> Result<Vec<Device>, DeviceError> 
     Ok(devices)
 }
 
-fn part_devices(
-    node: &Node,
-    part: &str,
-) -> Box<dyn Iterator<Item = Result<Device, DeviceError>>> {
+fn part_devices(node: &Node, part: &str) -> Box<dyn Iterator<Item = Result<Device, DeviceError>>> {
     let one = |device| -> Box<dyn Iterator<Item = _>> { Box::new(std::iter::once(device)) };
     if part.starts_with("GPU-") || part.starts_with("MIG-") {
         return one(by_uuid(node, part));

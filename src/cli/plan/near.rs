@@ -33,7 +33,11 @@ impl Near {
                 Locality::Unknown => Near::Unknown,
             })
         };
-        devices.iter().map(|device| one(device).unwrap_or(Near::Unknown)).max().unwrap_or(Near::Unknown)
+        devices
+            .iter()
+            .map(|device| one(device).unwrap_or(Near::Unknown))
+            .max()
+            .unwrap_or(Near::Unknown)
     }
 
     /// Known not to be local.
@@ -74,7 +78,11 @@ pub(super) struct Sockets(Vec<CpuSet>);
 impl Sockets {
     pub fn of(node: &Node) -> Sockets {
         let cpus = |socket: Vec<usize>| {
-            socket.iter().filter_map(|at| node.numa.get(*at)).flat_map(|numa| numa.cpus.iter()).collect()
+            socket
+                .iter()
+                .filter_map(|at| node.numa.get(*at))
+                .flat_map(|numa| numa.cpus.iter())
+                .collect()
         };
         Sockets(sockets(node).into_iter().map(cpus).collect())
     }
@@ -99,7 +107,9 @@ mod tests {
 
     #[test]
     fn distances_are_written_as_linux_counts_them() {
-        for (beyond, text) in [(0, "10"), (2000, "12"), (22_000, "32"), (1500, "11.5"), (333, "10.33"), (50, "10.05")] {
+        for (beyond, text) in
+            [(0, "10"), (2000, "12"), (22_000, "32"), (1500, "11.5"), (333, "10.33"), (50, "10.05")]
+        {
             assert_eq!(Distance(beyond).to_string(), text);
         }
     }

@@ -60,8 +60,7 @@ impl<'a> Scenario<'a> {
         let allocation = if args.constrained { constrained } else { open };
         let devices = allocation.devices();
         let cpus::Tasks { sets: tasks, source } = cpus::read(args, node, devices.len())?;
-        let plan =
-            plan(node, &devices, &tasks, shape(settings.mode)).map_err(Wrong::from)?;
+        let plan = plan(node, &devices, &tasks, shape(settings.mode)).map_err(Wrong::from)?;
         let mut scenario = Scenario {
             node,
             devices,
@@ -113,7 +112,8 @@ impl<'a> Scenario<'a> {
     /// The devices of each task in the allocation's own order.
     pub fn naive(&self) -> Vec<Vec<Device>> {
         let share = self.plan.shares.first().map_or(1, Vec::len);
-        let slots = |task: usize| (task * share..(task + 1) * share).map(|slot| slot % self.devices.len());
+        let slots =
+            |task: usize| (task * share..(task + 1) * share).map(|slot| slot % self.devices.len());
         (0..self.tasks.len()).map(|task| self.at(&slots(task).collect::<Vec<_>>())).collect()
     }
 

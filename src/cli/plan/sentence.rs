@@ -12,9 +12,10 @@ pub(super) fn text(scenario: &Scenario) -> String {
         nearer(scenario)
     } else if plan.links < naive.links {
         let percent = (naive.links - plan.links) * 100 / naive.links;
-        let how_much =
-            if percent == 0 { "a little".to_owned() } else { format!("{percent} %") };
-        format!("naive would be as near, but neighbouring ranks' links would cost more; the plan saves {how_much}")
+        let how_much = if percent == 0 { "a little".to_owned() } else { format!("{percent} %") };
+        format!(
+            "naive would be as near, but neighbouring ranks' links would cost more; the plan saves {how_much}"
+        )
     } else if scenario.planned() == scenario.naive() {
         "the plan is the naive one: rank i on the i-th GPU".to_owned()
     } else {
@@ -26,7 +27,8 @@ pub(super) fn text(scenario: &Scenario) -> String {
 /// What keeps CPUs from counting.
 fn unknown(scenario: &Scenario) -> Option<&'static str> {
     let node = scenario.node;
-    let is_known = |device: &Device| node.gpu(*device).is_some_and(|gpu| gpu.cpus.known().is_some());
+    let is_known =
+        |device: &Device| node.gpu(*device).is_some_and(|gpu| gpu.cpus.known().is_some());
     if !scenario.devices.iter().any(is_known) {
         return Some("which CPUs are near a GPU is not known here, so only links count");
     }
@@ -51,7 +53,9 @@ fn nearer(scenario: &Scenario) -> String {
             0 => "none there".to_owned(),
             some => format!("{some} there, for want of nearer GPUs"),
         };
-        return format!("naive would put {far_naive} of {ranks} ranks on {socket}; the plan puts {rest}");
+        return format!(
+            "naive would put {far_naive} of {ranks} ranks on {socket}; the plan puts {rest}"
+        );
     }
     let away = |devices: &[Vec<Device>]| away(node, devices, scenario);
     let (away_plan, away_naive) = (away(&planned), away(&naive));

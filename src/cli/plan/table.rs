@@ -22,7 +22,8 @@ pub(super) fn text(scenario: &Scenario, colour: bool) -> String {
     text += &format!("\n{}\n", sentence::text(scenario));
     text += &reasons(scenario);
     if scenario.is_renumbered && scenario.settings.ids == Ids::Index {
-        text += "With ConstrainDevices=yes in cgroup.conf the numbers are others: add --constrained.\n";
+        text +=
+            "With ConstrainDevices=yes in cgroup.conf the numbers are others: add --constrained.\n";
     }
     text
 }

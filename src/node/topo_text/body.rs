@@ -182,7 +182,7 @@ impl Collector<'_> {
                 row.doubtful = complete && !broken;
             }
             // A second line of numbers would be too much.
-            self.open &= !(complete && !broken);
+            self.open &= !complete || broken;
             return Ok(true);
         }
         self.open = false;

@@ -3,9 +3,10 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::cluster::{CONSTRAINED, Cluster, Kind, OPEN, each};
+use crate::Test;
+use crate::cluster::{CONSTRAINED, Cluster, OPEN, each};
 
-pub const TESTS: &[(&str, &[Kind], fn(&Cluster))] = &[
+pub const TESTS: &[Test] = &[
     ("upper_half_of_the_node", &[OPEN, CONSTRAINED], upper_half_of_the_node),
     ("a_gap_in_the_middle", &[OPEN, CONSTRAINED], a_gap_in_the_middle),
     ("part_of_the_jobs_gpus", &[OPEN, CONSTRAINED], part_of_the_jobs_gpus),

@@ -18,18 +18,13 @@ mod trouble;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::rc::Rc;
 use std::sync::Mutex;
 
 use cluster::{Cluster, Kind};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// One test: its name, where it runs, and what it does.
-pub struct Test {
-    name: &'static str,
-    kinds: &'static [Kind],
-    body: fn(&Cluster),
-}
+/// One test: its name, the kinds of cluster that it runs on, and what it does.
+pub type Test = (&'static str, &'static [Kind], fn(&Cluster));
 
 /// The cluster that runs now; the next kind's test stops it.
 static RUNNING: Mutex<Option<Cluster>> = Mutex::new(None);
@@ -38,24 +33,19 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Clusters are started in turn, so tests run in turn.
     arguments.test_threads = Some(1);
-    let tests: Vec<Test> =
-        [requests::TESTS, modes::TESTS, allocation::TESTS, trouble::TESTS, quiet::TESTS]
-            .into_iter()
-            .flatten()
-            .map(|(name, kinds, body)| Test { name, kinds, body: *body })
-            .collect();
-    let tests = Rc::new(tests);
+    let tests =
+        [requests::TESTS, modes::TESTS, allocation::TESTS, trouble::TESTS, quiet::TESTS].concat();
     let mut kinds: Vec<Kind> = Vec::new();
-    for kind in tests.iter().flat_map(|test| test.kinds) {
+    for kind in tests.iter().flat_map(|(_, kinds, _)| *kinds) {
         if !kinds.contains(kind) {
             kinds.push(*kind);
         }
     }
     let mut trials = Vec::new();
     for kind in kinds {
-        for test in tests.iter().filter(|test| test.kinds.contains(&kind)) {
-            let body = test.body;
-            let name = format!("{}::{}", kind.name, test.name);
+        for (name, _, body) in tests.iter().filter(|(_, kinds, _)| kinds.contains(&kind)) {
+            let body = *body;
+            let name = format!("{}::{name}", kind.name);
             trials.push(Trial::test(name, move || run(kind, body)));
         }
     }

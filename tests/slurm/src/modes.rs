@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::cluster::{CONSTRAINED, Cluster, Kind, OPEN, each, ours};
+use crate::Test;
+use crate::cluster::{CONSTRAINED, Cluster, OPEN, each, ours};
 
-pub const TESTS: &[(&str, &[Kind], fn(&Cluster))] = &[
+pub const TESTS: &[Test] = &[
     ("two_nodes_of_eight_ranks", &[OPEN, CONSTRAINED], two_nodes_of_eight_ranks),
     ("gpus_follow_the_cpus", &[OPEN, CONSTRAINED], gpus_follow_the_cpus),
     ("fewer_tasks_share_the_gpus_out", &[OPEN, CONSTRAINED], fewer_tasks_share_the_gpus_out),

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use crate::cluster::{Cluster, EMPTY, Kind, OPEN, PLAIN, Tasks, each, ours};
+use crate::Test;
+use crate::cluster::{Cluster, EMPTY, OPEN, PLAIN, Tasks, each, ours};
 
-pub const TESTS: &[(&str, &[Kind], fn(&Cluster))] = &[
+pub const TESTS: &[Test] = &[
     ("without_a_request_nothing_changes", &[OPEN, PLAIN], without_a_request_nothing_changes),
     ("a_step_without_gpus_just_runs", &[OPEN, EMPTY], a_step_without_gpus_just_runs),
     ("nodes_stay_healthy", &[OPEN, EMPTY], nodes_stay_healthy),

@@ -1,8 +1,9 @@
 //! How a user asks: every command, every spelling, and what must stay untouched.
 
-use crate::cluster::{CONSTRAINED, Cluster, Kind, OPEN, each, ours, tasks_of};
+use crate::Test;
+use crate::cluster::{CONSTRAINED, Cluster, OPEN, each, ours, tasks_of};
 
-pub const TESTS: &[(&str, &[Kind], fn(&Cluster))] = &[
+pub const TESTS: &[Test] = &[
     ("every_spelling_binds", &[OPEN], every_spelling_binds),
     ("environment_is_a_personal_default", &[OPEN], environment_is_a_personal_default),
     ("slurms_own_binding_wins", &[OPEN], slurms_own_binding_wins),

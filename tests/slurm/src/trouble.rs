@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::cluster::{BLIND, CRASHING, Cluster, HANGING, Kind, LOST, OPEN, each, ours};
+use crate::Test;
+use crate::cluster::{BLIND, CRASHING, Cluster, HANGING, LOST, OPEN, each, ours};
 
-pub const TESTS: &[(&str, &[Kind], fn(&Cluster))] = &[
+pub const TESTS: &[Test] = &[
     ("slurmd_has_the_node_read", &[OPEN], slurmd_has_the_node_read),
     (
         "unreadable_gpus_are_given_in_order",

@@ -1,0 +1,207 @@
+//! The environment of each rank, from inputs as Slurm gives them.
+
+use std::collections::BTreeMap;
+
+use gpubind::bind::{Outcome, Rank, StandAside, Warning, edits};
+use gpubind::config::{Request, Settings};
+use gpubind::node::{CpuSet, Machine, Node};
+use gpubind::step::{Allocation, GpuLists, Ranks, Reach};
+
+/// A step on one node, before its tasks are bound.
+struct Step {
+    node: Result<Node, String>,
+    visible: String,
+    tasks: Vec<CpuSet>,
+    env: BTreeMap<String, String>,
+}
+
+impl Step {
+    fn on(fixture: &str, visible: &str, tasks: &[&str]) -> Step {
+        let file = format!("{}/tests/machines/{fixture}.toml", env!("CARGO_MANIFEST_DIR"));
+        let machine = Machine::parse(&std::fs::read_to_string(file).unwrap()).unwrap();
+        Step {
+            node: Ok(machine.to_node()),
+            visible: visible.to_owned(),
+            tasks: tasks.iter().map(|cpus| cpus.parse().unwrap()).collect(),
+            env: BTreeMap::new(),
+        }
+    }
+
+    fn with(mut self, name: &str, value: &str) -> Step {
+        self.env.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    fn rank(&self, request: &str, local_rank: usize) -> Outcome {
+        let lists = GpuLists { visible: Some(self.visible.clone()), step_gpus: None };
+        let allocation = match &self.node {
+            Ok(node) => Allocation::find(node, &Reach::default(), &lists),
+            Err(_) => Allocation::unknown(&lists),
+        };
+        let count = u32::try_from(self.tasks.len()).unwrap();
+        let ranks = Ranks {
+            rank: 10 + u32::try_from(local_rank).unwrap(),
+            world_size: 10 + count,
+            local_world_size: count,
+            node_rank: 1,
+            master_addr: Some("first".to_owned()),
+            master_port: 15_001,
+        };
+        edits(&Rank {
+            node: self.node.as_ref().map_err(String::as_str),
+            allocation: &allocation,
+            tasks: &self.tasks,
+            cpus: &self.tasks[local_rank],
+            settings: &Settings::from(&request.parse::<Request>().unwrap()),
+            local_rank,
+            ranks: Some(&ranks),
+            env: &|name| self.env.get(name).cloned(),
+        })
+    }
+
+    /// One variable of each rank; `-` where it is not set by gpubind.
+    fn each(&self, request: &str, name: &str) -> Vec<String> {
+        (0..self.tasks.len())
+            .map(|local_rank| {
+                let edits = self.rank(request, local_rank).edits.unwrap();
+                let set = edits.set.iter().find(|(set, _)| *set == name);
+                set.map_or("-".to_owned(), |(_, value)| value.clone())
+            })
+            .collect()
+    }
+
+    fn visible(&self, request: &str) -> Vec<String> {
+        self.each(request, "CUDA_VISIBLE_DEVICES")
+    }
+}
+
+/// Eight tasks, each with 16 of a DGX A100's 128 cores, in NUMA order.
+const BLOCKS: [&str; 8] =
+    ["0-15", "16-31", "32-47", "48-63", "64-79", "80-95", "96-111", "112-127"];
+
+#[test]
+fn each_mode_shows_what_it_promises() {
+    let step = Step::on("dgx-a100", "0,1,2,3,4,5,6,7", &BLOCKS);
+    let own = step.visible("single");
+    // GPUs 2 and 3 are at NUMA node 1 (CPUs 16-31), 0 and 1 at 3, 6 and 7 at 5, 4 and 5 at 7.
+    for (task, gpus) in [(1, ["2", "3"]), (3, ["0", "1"]), (5, ["6", "7"]), (7, ["4", "5"])] {
+        assert!(gpus.contains(&own[task].as_str()), "task {task} has {}", own[task]);
+    }
+    assert_eq!(step.visible("auto"), own, "as many tasks as GPUs");
+    assert_eq!(step.visible("ordered"), vec![own.join(","); 8]);
+    for (task, list) in step.visible("first").iter().enumerate() {
+        let others = own.iter().filter(|other| **other != own[task]);
+        let expected: Vec<&str> =
+            std::iter::once(&own[task]).chain(others).map(String::as_str).collect();
+        assert_eq!(*list, expected.join(","));
+    }
+    assert_eq!(step.each("first", "GPUBIND_GPU_INDEX"), own);
+}
+
+#[test]
+fn fewer_tasks_get_equal_shares_and_a_remainder_stays_unused() {
+    let step = Step::on("dgx-a100", "0,1,2,3,4,5,6,7", &["16-31", "80-95", "112-127"]);
+    let shares = step.visible("auto");
+    for (share, local) in shares.iter().zip([["2", "3"], ["6", "7"], ["4", "5"]]) {
+        let mut gpus: Vec<&str> = share.split(',').collect();
+        gpus.sort_unstable();
+        assert_eq!(gpus, local);
+    }
+    assert_eq!(step.each("auto", "RANK"), ["-"; 3], "a launcher is no rank");
+    assert_eq!(step.each("single", "RANK"), ["10", "11", "12"]);
+}
+
+#[test]
+fn numbers_count_what_can_be_reached_and_uuids_name_the_device() {
+    let step = Step::on("dgx-a100", "4,5,6,7", &["112-127", "80-95", "80-95", "112-127"]);
+    let mut index = step.visible("auto");
+    index.sort_unstable();
+    assert_eq!(index, ["4", "5", "6", "7"]);
+    let uuids = step.visible("ids=uuid");
+    assert_eq!(uuids, step.each("auto", "GPUBIND_GPU_UUID"));
+    assert!(uuids.iter().all(|uuid| uuid.starts_with("GPU-")), "{uuids:?}");
+}
+
+#[test]
+fn mig_instances_are_uuids_and_never_mixed_with_numbers() {
+    let step = Step::on("a100-mig-mixed", "0", &["", "", ""]);
+    let node = step.node.as_ref().unwrap();
+    let instances: Vec<&str> =
+        node.gpus.iter().flat_map(|gpu| &gpu.mig).map(|mig| mig.uuid.as_str()).collect();
+    let whole = node.gpus.iter().position(|gpu| gpu.mig_mode.known() == Some(&false)).unwrap();
+    let visible = format!("{},{},{whole}", instances[0], instances[1]);
+    let step = Step { visible, ..step };
+    let single = step.visible("single");
+    assert!(single.iter().all(|text| text.starts_with("MIG-") || text.parse::<u32>().is_ok()));
+    for list in step.visible("ordered") {
+        let names: Vec<&str> = list.split(',').collect();
+        assert_eq!(names.len(), 3);
+        assert!(names.iter().all(|name| name.starts_with("MIG-") || name.starts_with("GPU-")));
+    }
+}
+
+#[test]
+fn other_makers_variables_are_narrowed_where_they_are() {
+    let step = Step::on("dgx-a100", "0,1,2,3,4,5,6,7", &BLOCKS)
+        .with("ROCR_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
+        .with("GPU_DEVICE_ORDINAL", "0,1,2,3,4,5,6,7");
+    let own = step.visible("auto");
+    assert_eq!(step.each("ids=uuid", "ROCR_VISIBLE_DEVICES"), own);
+    assert_eq!(step.each("auto", "GPU_DEVICE_ORDINAL"), own);
+    assert_eq!(step.each("auto", "ZE_AFFINITY_MASK"), ["-"; 8]);
+}
+
+#[test]
+fn rank_variables_leave_the_users_own_alone() {
+    let step = || Step::on("dgx-a100", "0,1,2,3,4,5,6,7", &BLOCKS);
+    assert_eq!(step().each("auto", "LOCAL_RANK"), ["0"; 8]);
+    let local_ranks = ["0", "1", "2", "3", "4", "5", "6", "7"];
+    assert_eq!(step().each("local-rank=keep", "LOCAL_RANK"), local_ranks);
+    assert_eq!(step().each("ordered", "LOCAL_RANK"), local_ranks, "not the only GPU");
+    let set = step().with("WORLD_SIZE", "3");
+    assert_eq!(set.each("auto", "WORLD_SIZE"), ["-"; 8]);
+    assert_eq!(set.each("auto", "GPUBIND_RANK_ENV")[0].matches("WORLD_SIZE").count(), 1);
+    assert!(!set.each("auto", "GPUBIND_RANK_ENV")[0].split(',').any(|name| name == "WORLD_SIZE"));
+    assert_eq!(step().each("rank-env=off", "RANK"), ["-"; 8]);
+    // Set by an outer step's gpubind, they are not the user's own.
+    let outer = step().with("RANK", "0").with("GPUBIND_RANK_ENV", "RANK,PATH");
+    assert_eq!(outer.each("auto", "RANK")[3], "13");
+    let off = outer.rank("off", 0);
+    assert_eq!(off.edits, Err(StandAside::Off));
+    assert_eq!(off.unset, ["RANK", "GPUBIND_RANK_ENV"], "and nothing that is not ours");
+}
+
+#[test]
+fn sharing_is_even_and_told_unless_it_was_asked_for() {
+    let tasks = [&BLOCKS[..], &BLOCKS[..2]].concat();
+    let step = Step::on("dgx-a100", "0,1,2,3", &tasks);
+    let visible = step.visible("auto");
+    for gpu in ["0", "1", "2", "3"] {
+        let tasks = visible.iter().filter(|own| *own == gpu).count();
+        assert!((2..=3).contains(&tasks), "{tasks} tasks on GPU {gpu}");
+    }
+    let warnings = |request, rank| step.rank(request, rank).warnings;
+    assert_eq!(warnings("auto", 0), [Warning::Shared { tasks: 10, devices: 4 }]);
+    assert_eq!(warnings("auto", 9), warnings("auto", 0), "all tasks find the same");
+    assert_eq!(warnings("share", 0), []);
+}
+
+#[test]
+fn an_unknown_node_gives_slurms_order_and_says_so() {
+    let mut step = Step::on("dgx-a100", "4,5,6,7", &BLOCKS[..4]);
+    step.node = Err("cannot read it".to_owned());
+    assert_eq!(step.visible("auto"), ["4", "5", "6", "7"]);
+    let warning = step.rank("auto", 0).warnings[0].to_string();
+    assert!(warning.starts_with("cannot read it; affinity is unknown"), "{warning}");
+    let warnings = step.rank("ids=uuid", 0).warnings;
+    assert!(warnings.contains(&Warning::UuidUnknown), "{warnings:?}");
+    assert_eq!(step.each("auto", "GPUBIND_GPU_UUID"), ["-"; 4]);
+}
+
+#[test]
+fn a_step_whose_devices_cannot_be_named_stays_as_it_is() {
+    let step = Step { node: Err("x".into()), ..Step::on("dgx-a100", "", &["0"]) };
+    let outcome = step.rank("auto", 0);
+    assert_eq!(outcome.edits, Err(StandAside::NoDevice));
+    assert_eq!(outcome.warnings, [Warning::NoDevice]);
+}

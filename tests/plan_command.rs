@@ -1,0 +1,502 @@
+//! `gpubind plan` as a program: its text, its JSON, and what it refuses.
+//!
+//! The texts are kept in tests/plan_output for review. A change of a text is a
+//! change of a file: `GPUBIND_WRITE_PLANS=1 cargo test --test plan_command` writes
+//! them anew.
+#![allow(clippy::unwrap_used)]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use gpubind::bind::{Rank, edits, edits_by, shape};
+use gpubind::config::{Request, Settings};
+use gpubind::node::{CpuSet, read_any};
+use gpubind::plan::plan;
+use gpubind::step::{Allocation, Distribution, Reach, layout};
+use serde_json::{Value, json};
+
+mod plan_support;
+
+/// Three GPUs on two of three NUMA nodes, the last two joined by NVLink: Slurm's
+/// greedy choice is as far from the CPUs as the naive one.
+const TRAP: &str = r#"
+name = "trap"
+description = "3 GPUs, 3 NUMA nodes in a row"
+source = "made up for tests"
+driver = "535.104.05"
+cuda = "12.2"
+nvlink = [[1, 2, 2]]
+numa = [
+  { id = 0, cpus = "0-3", distance = [10, 20, 30] },
+  { id = 1, cpus = "4-7", distance = [20, 10, 20] },
+  { id = 2, cpus = "8-11", distance = [30, 20, 10] },
+]
+gpu = [
+  { pci = "0000:01:00.0", uuid = "GPU-a", numa = [0] },
+  { pci = "0000:41:00.0", uuid = "GPU-b", numa = [1] },
+  { pci = "0000:81:00.0", uuid = "GPU-c", numa = [1] },
+]
+[gpus]
+name = "NVIDIA A40"
+compute = "8.6"
+"#;
+
+/// As people paste it: nothing of NUMA node 0, of UUIDs and PCI addresses.
+const PASTED: &str = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\n\
+                      GPU0\t X \tNV4\t8-15\t1\nGPU1\tNV4\t X \t24-31\t3\n";
+
+fn run(args: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_gpubind"))
+        .arg("plan")
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A program that refuses its arguments does not read its input.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Standard output and standard error of a plan that must succeed.
+fn both(from: &str, args: &[&str]) -> (String, String) {
+    let is_text = from.contains('\n');
+    let file = if is_text { "-".to_owned() } else { fixture(from) };
+    let output = run(&[&["--from", &file], args].concat(), if is_text { from } else { "" });
+    assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// The same, where there is nothing to warn of.
+fn out(from: &str, args: &[&str]) -> String {
+    let (out, errors) = both(from, args);
+    assert_eq!(errors, "", "{args:?}");
+    out
+}
+
+fn json_of(from: &str, args: &[&str]) -> Value {
+    serde_json::from_str(&out(from, &[&["--json"], args].concat())).unwrap()
+}
+
+fn fixture(name: &str) -> String {
+    format!("{}/tests/machines/{name}.toml", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// One value of each task.
+fn each(json: &Value, key: &str) -> Value {
+    json["tasks"].as_array().unwrap().iter().map(|task| task[key].clone()).collect()
+}
+
+#[test]
+fn the_texts_are_as_reviewed() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plan_output");
+    let write = std::env::var_os("GPUBIND_WRITE_PLANS").is_some();
+    let cases: &[(&str, &str, &[&str])] = &[
+        ("dgx-a100-cyclic", "dgx-a100", &[]),
+        ("dgx-a100-block", "dgx-a100", &["--distribution", "block"]),
+        ("dgx-a100-compare", "dgx-a100", &["--compare"]),
+        ("dgx-a100-half", "dgx-a100", &["--devices", "4-7", "--cpu-bind", "map_ldom:7,5,4,6"]),
+        ("dgx-a100-shares", "dgx-a100", &["--tasks", "2"]),
+        ("dgx2-v100-16-64-tasks", "dgx2-v100-16", &["--tasks", "64", "--mode", "share"]),
+        ("hgx-a100-4-reversed", "hgx-a100-4-reversed", &[]),
+        ("hgx-a100-4-reversed-ordered", "hgx-a100-4-reversed", &["--mode", "ordered"]),
+        ("a100-mig-mixed", "a100-mig-mixed", &[]),
+        ("vm-no-affinity", "vm-no-affinity", &[]),
+        ("lost-gpu-more-tasks", "lost-gpu", &["--tasks", "9", "--mode", "single,share"]),
+    ];
+    let mut expected: Vec<PathBuf> = Vec::new();
+    for (name, machine, args) in cases {
+        let text = out(machine, args);
+        assert!(!text.contains('\u{1b}'), "{name}: no colours into a pipe");
+        assert!(text.lines().all(|line| line.trim_end() == line), "{name}: spaces at line ends");
+        let file = folder.join(format!("{name}.txt"));
+        if write {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(&file, &text).unwrap();
+        }
+        let kept = std::fs::read_to_string(&file).unwrap_or_default();
+        assert_eq!(text, kept, "{} differs; see the head of this test", file.display());
+        expected.push(file);
+    }
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut kept: Vec<PathBuf> = files.collect();
+    kept.sort();
+    expected.sort();
+    assert_eq!(kept, expected, "a file in tests/plan_output belongs to no case");
+}
+
+#[test]
+fn the_json_has_the_documented_form() {
+    let expected = json!({
+        "devices": [
+            {"index": 1, "uuid": "GPU-b", "pci": "0000:41:00.0", "numa": [1], "cpus": "4-7"},
+            {"index": 2, "uuid": "GPU-c", "pci": "0000:81:00.0", "numa": [1], "cpus": "4-7"},
+        ],
+        "tasks": [
+            {"local_rank": 0, "devices": [1], "visible": "1", "cpus": "8-9"},
+            {"local_rank": 1, "devices": [2], "visible": "2", "cpus": "3-4"},
+        ],
+        // Distance 20 for one task, for the other 20 for half of its CPUs; NV2.
+        "cost": {"numa": 10_000 + 5_000, "links": 5040 * 500},
+        "naive": {"numa": 15_000, "links": 2_520_000},
+    });
+    assert_eq!(json_of(TRAP, &["--devices", "1-2", "--cpus", "8-9;3-4"]), expected);
+}
+
+#[test]
+fn what_is_not_known_is_null() {
+    let json = json_of(PASTED, &[]);
+    let device = &json["devices"][0];
+    assert_eq!((&device["uuid"], &device["pci"]), (&Value::Null, &Value::Null));
+    assert_eq!(device["cpus"], "8-15");
+
+    let bare = "\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X \n";
+    let (bare, warnings) = both(bare, &["--json"]);
+    assert!(warnings.contains("no CPU Affinity column"), "{warnings}");
+    let json: Value = serde_json::from_str(&bare).unwrap();
+    assert_eq!(each(&json, "cpus"), json!([null, null]));
+    assert_eq!(each(&json, "devices"), json!([[0], [1]]));
+    assert_eq!(
+        (&json["devices"][0]["numa"], &json["devices"][0]["cpus"]),
+        (&Value::Null, &Value::Null)
+    );
+}
+
+#[test]
+fn slurms_distributions_make_the_cpus() {
+    let cyclic = json_of("dgx-a100", &["--tasks", "4", "--cpus-per-task", "8"]);
+    let expected = json!(["0-3,128-131", "64-67,192-195", "4-7,132-135", "68-71,196-199"]);
+    assert_eq!(each(&cyclic, "cpus"), expected);
+    let named = ["--tasks", "4", "--cpus-per-task", "8", "--distribution", "block:cyclic"];
+    assert_eq!(json_of("dgx-a100", &named), cyclic, "it is the default");
+    let block = ["--tasks", "4", "--cpus-per-task", "8", "--distribution", "block:block"];
+    let expected = json!(["0-3,128-131", "4-7,132-135", "8-11,136-139", "12-15,140-143"]);
+    assert_eq!(each(&json_of("dgx-a100", &block), "cpus"), expected);
+}
+
+#[test]
+fn masks_are_read_as_slurm_writes_them() {
+    let cpus = |bind: &str, more: &[&str]| {
+        each(&json_of(TRAP, &[&["--cpu-bind", bind], more].concat()), "cpus")
+    };
+    assert_eq!(cpus("quiet,mask_cpu:0x00F,0xF00", &[]), json!(["0-3", "8-11"]));
+    assert_eq!(cpus("map_cpu:4,9,0", &[]), json!(["4", "9", "0"]));
+    assert_eq!(cpus("map_cpu:4*2,9", &[]), json!(["4", "4", "9"]));
+    assert_eq!(cpus("map_ldom:2,0", &["--tasks", "3"]), json!(["8-11", "0-3", "8-11"]));
+    assert_eq!(cpus("mask_ldom:0x6", &[]), json!(["4-11"]));
+    let single = json_of(TRAP, &["--cpu-bind", "map_ldom:1,0", "--mode", "single"]);
+    assert_eq!(each(&single, "devices"), json!([[1], [0]]));
+}
+
+#[test]
+fn modes_and_ids_decide_what_a_task_sees() {
+    let cpus = ["--cpus", "4-7;0-3;4-7"];
+    let visible = |more: &[&str]| each(&json_of(TRAP, &[&cpus, more].concat()), "visible");
+    assert_eq!(visible(&[]), json!(["1", "0", "2"]));
+    assert_eq!(visible(&["--mode", "ordered"]), json!(["1,0,2", "1,0,2", "1,0,2"]));
+    assert_eq!(visible(&["--mode", "first"]), json!(["1,0,2", "0,1,2", "2,1,0"]));
+    assert_eq!(visible(&["--ids", "uuid"]), json!(["GPU-b", "GPU-a", "GPU-c"]));
+
+    let two = |more: &[&str]| json_of(TRAP, &[&["--cpus", "4-7;4-7", "--devices"], more].concat());
+    assert_eq!(each(&two(&["1,2"]), "visible"), json!(["1", "2"]));
+    assert_eq!(each(&two(&["1,2", "--constrained"]), "visible"), json!(["0", "1"]));
+    assert_eq!(each(&two(&["1,2", "--constrained"]), "devices"), json!([[1], [2]]));
+    assert_eq!(two(&["GPU-c,1"]), two(&["1-2"]), "by UUID, in any order");
+
+    let shares = json_of("dgx-a100", &["--tasks", "2"]);
+    assert_eq!(each(&shares, "devices"), json!([[0, 1, 2, 3], [4, 5, 6, 7]]));
+    let single = json_of("dgx-a100", &["--tasks", "2", "--mode", "single"]);
+    assert_eq!(each(&single, "devices"), json!([[0], [4]]));
+}
+
+#[test]
+fn mig_instances_are_named_by_uuid() {
+    let all = json_of("a100-mig-mixed", &[]);
+    let uuids: Vec<&str> =
+        all["devices"].as_array().unwrap().iter().map(|d| d["uuid"].as_str().unwrap()).collect();
+    assert_eq!(uuids.len(), 7, "2 + 4 instances and a whole GPU");
+    let list = format!("{},{}", uuids[0], uuids[1]);
+    let json = json_of("a100-mig-mixed", &["--devices", &list, "--cpus", "0;1"]);
+    assert_eq!(each(&json, "visible"), json!([uuids[0], uuids[1]]));
+    assert_eq!(each(&json, "devices"), json!([[0], [0]]));
+    assert_eq!(json["cost"], json!({"numa": 0, "links": 0}), "two parts of one GPU");
+}
+
+/// By hand. Distances: task 0 is at NUMA node 1, task 1 at node 2, task 2 at node
+/// 0. Hops: 1000/2 between GPUs 1 and 2, 8000 otherwise.
+#[test]
+fn the_comparison_has_the_numbers_of_a_pocket_calculator() {
+    let json = json_of(TRAP, &["--compare", "--cpus", "4-5;8-9;0-1"]);
+    let expected = json!([
+        // 20 for all three; links 5040 (8000 + 500) + 2520 · 8000.
+        {"name": "naive", "positions": [0, 1, 2], "cost": {"numa": 30_000, "links": 63_000_000}},
+        // Task 0 takes the first local one; task 1 has none and takes GPU 0, at distance
+        // 30, though task 2 needs it; links 5040 (8000 + 8000) + 2520 · 500.
+        {"name": "single:1", "positions": [1, 0, 2], "cost": {"numa": 30_000, "links": 81_900_000}},
+        {"name": "plan", "positions": [1, 2, 0], "cost": {"numa": 10_000, "links": 63_000_000}},
+    ]);
+    assert_eq!(json["compare"], expected);
+    assert_eq!(json["cost"], expected[2]["cost"]);
+    assert_eq!(json["naive"], expected[0]["cost"]);
+
+    let text = out(TRAP, &["--compare", "--cpus", "4-5;8-9;0-1"]);
+    let row = text.lines().find(|line| line.starts_with("1 ")).unwrap();
+    let cells: Vec<&str> = row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+    assert_eq!(cells, ["1", "8-9", "1 (20)", "0 (30)", "2 (20)"]);
+}
+
+#[test]
+fn the_sentence_tells_what_naive_would_do() {
+    let cases: &[(&str, &[&str], &str)] = &[
+        (
+            "dgx-a100",
+            &[],
+            "naive would put 4 of 8 ranks on the far socket; the plan puts none there.",
+        ),
+        (
+            "hgx-a100-4-reversed",
+            &[],
+            "naive would give 4 of 4 ranks a GPU that is not local to their CPUs; the plan none.",
+        ),
+        ("gh200-4", &[], "the plan is the naive one: rank i on the i-th GPU."),
+        (
+            "vm-no-affinity",
+            &[],
+            "which CPUs are near a GPU is not known here, so only links count; \
+             the plan is the naive one: rank i on the i-th GPU.",
+        ),
+        (
+            "hgx-h100",
+            &["--devices", "4-7", "--tasks", "8", "--mode", "share"],
+            "naive would be as near, but neighbouring ranks' links would cost more; the plan saves 23 %.",
+        ),
+        (
+            "dgx-a100",
+            &["--devices", "4-7"],
+            "naive's GPUs would be farther from the ranks' CPUs: mean distance 22; the plan's 21.5.",
+        ),
+    ];
+    for (machine, args, sentence) in cases {
+        let text = out(machine, args);
+        assert!(text.lines().any(|line| line == *sentence), "{machine} {args:?}: {text}");
+    }
+}
+
+#[test]
+fn a_shared_step_is_told_what_the_job_would_be_told() {
+    let (text, warning) = both("two-cpu", &["--tasks", "9"]);
+    assert_eq!(
+        warning,
+        "gpubind: 9 tasks share 8 GPUs on this node; add `share` if that is wanted, else ask for \
+         more GPUs or start fewer tasks per node\n"
+    );
+    assert!(
+        text.contains("\nCPUs: all 2 of the node for each task, because there are more tasks\n")
+    );
+    assert_eq!(both("two-cpu", &["--tasks", "9", "--mode", "share"]).1, "");
+}
+
+#[test]
+fn pasted_text_may_leave_cpus_out() {
+    let text = out(PASTED, &["--cpus", "0-7;24-31"]);
+    let source = "CPUs: as --cpus lists them; the description does not tell where CPUs 0-7 are: \
+                  they count as far";
+    assert_eq!(text.lines().nth(1), Some(source));
+    let text = out(PASTED, &[]);
+    let source = text.lines().nth(1).unwrap();
+    assert!(source.ends_with("; the description tells only the CPUs 8-15,24-31"), "{source}");
+}
+
+#[test]
+fn wrong_input_is_refused_with_one_line() {
+    let kinds = "write mask_cpu:, map_cpu:, mask_ldom: or map_ldom: and a list";
+    let part = "is not an NVML index, a range like 4-7 or a UUID (GPU-…, MIG-…)";
+    let uuids = "GPU-a, GPU-b, GPU-c";
+    let cases: &[(&[&str], &str)] = &[
+        (&["--devices", "9"], "--devices: there is no GPU 9 on this node; it has 0-2"),
+        (&["--devices", "0-4294967295"], "--devices: there is no GPU 3 on this node; it has 0-2"),
+        (&["--devices", "x"], &format!("--devices: `x` {part}")),
+        (&["--devices", ""], &format!("--devices: `` {part}")),
+        (&["--devices", "0,"], &format!("--devices: `` {part}")),
+        (&["--devices", "2-1"], "--devices: the range `2-1` runs backwards"),
+        (
+            &["--devices", "0-2,1"],
+            "--devices: `1` names a device that is named before; name each once",
+        ),
+        (
+            &["--devices", "GPU-d"],
+            &format!("--devices: no device of this node has the UUID GPU-d; it has {uuids}"),
+        ),
+        (&["--tasks", "0"], "--tasks 0: a step has 1 to 4096 tasks on a node"),
+        (&["--tasks", "4097"], "--tasks 4097: a step has 1 to 4096 tasks on a node"),
+        (
+            &["--cpus", "0-3;"],
+            "--cpus: the list of task 1 is empty; write CPU numbers and ranges like 0-15,128-143",
+        ),
+        (&["--cpus", "0-3;x"], "--cpus: task 1: `x` is not a CPU number or a range like 0-15"),
+        (&["--cpus", "3-0"], "--cpus: task 0: the CPU range `3-0` runs backwards"),
+        (&["--cpus", "0;8-13"], "--cpus: task 1: the node has no CPU 12-13; it has 0-11"),
+        (
+            &["--cpus", "0;1", "--tasks", "3"],
+            "--cpus: 3 tasks need as many lists, `;` between; given: 2",
+        ),
+        (&["--cpu-bind", "cores"], &format!("--cpu-bind: `cores` tells no CPUs; {kinds}")),
+        (&["--cpu-bind", "mask_cpu:"], &format!("--cpu-bind: `mask_cpu:` tells no CPUs; {kinds}")),
+        (
+            &["--cpu-bind", "mask_cpu:0x1,zz"],
+            "--cpu-bind: entry 1 of the mask_cpu list: `zz` is not a hexadecimal CPU mask",
+        ),
+        (&["--cpu-bind", "mask_cpu:0x1,0x0"], "--cpu-bind: the entry of task 1 names no CPU"),
+        (
+            &["--cpu-bind", "mask_cpu:0x1000"],
+            "--cpu-bind: task 0: the node has no CPU 12; it has 0-11",
+        ),
+        (
+            &["--cpu-bind", "map_ldom:7"],
+            "--cpu-bind: entry 0 of the map_ldom list names NUMA node 7, which the node lacks",
+        ),
+        (
+            &["--cpu-bind", "map_cpu:1*0"],
+            "--cpu-bind: `1*0` is not an entry and a number of repetitions like 0x3*4",
+        ),
+        (&["--cpus-per-task", "0"], "--cpus-per-task 0: a task has at least 1 CPU"),
+        (
+            &["--cpus-per-task", "5"],
+            "--cpus-per-task: 3 tasks with 5 CPUs each are more than the node's 12 CPUs; \
+             at most 4 each",
+        ),
+        (
+            &["--mode", "single,ordered"],
+            "--mode: `single` and `ordered` contradict each other; keep one of them",
+        ),
+    ];
+    for (args, message) in cases {
+        let output = run(&[&["--from", "-"], *args].concat(), TRAP);
+        assert_eq!(text(&output.stderr), format!("gpubind: {message}\n"), "{args:?}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert_eq!(text(&output.stdout), "", "{args:?}");
+    }
+}
+
+#[test]
+fn wrong_devices_of_mig_and_sick_gpus_are_refused_with_the_ways_out() {
+    for (machine, device, message) in [
+        ("a100-mig-mixed", "1", "GPU 1 is in MIG mode; name its instances: MIG-"),
+        (
+            "a100-mig-mixed",
+            "3",
+            "GPU 3 is in MIG mode and has no instance, so nothing can run on it",
+        ),
+        ("lost-gpu", "3", "GPU 3 cannot be used (NVML error 15); usable: 0-2,4-7"),
+    ] {
+        let output = run(&["--from", &fixture(machine), "--devices", device], "");
+        let errors = text(&output.stderr);
+        assert!(errors.contains(message), "{errors}");
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+    }
+}
+
+#[test]
+fn what_clap_refuses_ends_with_the_same_code() {
+    for args in [
+        &["--tasks", "x"][..],
+        &["--mode", "off"],
+        &["--cpus", "0", "--cpu-bind", "map_cpu:0"],
+        &["--cpus", "0", "--distribution", "block"],
+        &["--cpu-bind", "map_cpu:0", "--cpus-per-task", "2"],
+    ] {
+        let output = run(&[&["--from", "-"], args].concat(), TRAP);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert_eq!(text(&output.stdout), "", "{args:?}");
+    }
+}
+
+#[test]
+fn a_machine_that_cannot_be_read_is_no_wrong_argument() {
+    let gone = run(&["--from", "/nowhere/node.json"], "");
+    assert_eq!(gone.status.code(), Some(1));
+    assert!(text(&gone.stderr).starts_with("gpubind: cannot read /nowhere/node.json: "));
+    let this = run(&["--fsroot", "/nowhere", "--nvml", "/nowhere/libnvidia-ml.so.1"], "");
+    assert_eq!(this.status.code(), Some(1));
+    let errors = text(&this.stderr);
+    assert!(errors.contains("--from FILE"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    let unknown = "\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X \n";
+    let output = run(&["--from", "-", "--cpus-per-task", "2"], unknown);
+    assert_eq!(output.status.code(), Some(2), "but this is one");
+    assert!(text(&output.stderr).ends_with("so Slurm's distribution of them is; give --cpus\n"));
+}
+
+#[test]
+fn each_rank_gets_what_the_plugin_would_compute_in_it() {
+    let modes = ["auto", "single", "ordered", "first", "single,share,ids=uuid"];
+    for (name, node) in plan_support::machines() {
+        let devices = plan_support::all_devices(&node);
+        let allocation = Allocation::of(&node, &Reach::default(), devices.clone());
+        for tasks in [1, 2, devices.len(), devices.len() + 1] {
+            let sets = layout(&node, tasks, None, Distribution::Cyclic).unwrap().tasks;
+            for mode in modes {
+                let settings = Settings::from(&mode.parse::<Request>().unwrap());
+                let plan = plan(&node, &devices, &sets, shape(settings.mode)).unwrap();
+                for (local_rank, cpus) in sets.iter().enumerate() {
+                    let rank = Rank {
+                        node: Ok(&node),
+                        allocation: &allocation,
+                        tasks: &sets,
+                        cpus,
+                        settings: &settings,
+                        local_rank,
+                        ranks: None,
+                        env: &|_| None,
+                    };
+                    let expected = edits(&rank);
+                    assert!(expected.edits.is_ok(), "{name}");
+                    assert_eq!(edits_by(&rank, &plan), expected, "{name} {mode} {local_rank}");
+                }
+            }
+        }
+    }
+}
+
+/// Every fixture, several numbers of tasks: the output holds together.
+#[test]
+fn every_machine_can_be_planned() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machines");
+    for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if file.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        let name = file.file_stem().unwrap().to_str().unwrap();
+        let (node, _) = read_any(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        for tasks in ["1", "3", "8", "40"] {
+            for how in ["block", "cyclic"] {
+                let args = ["--mode", "share", "--tasks", tasks, "--distribution", how];
+                let json = json_of(name, &args);
+                let count: usize = tasks.parse().unwrap();
+                let known = json["devices"].as_array().unwrap().len();
+                let listed = json["tasks"].as_array().unwrap();
+                assert_eq!(listed.len(), count, "{name}");
+                let mut load = vec![0; 64];
+                for task in listed {
+                    let cpus: CpuSet = task["cpus"].as_str().unwrap().parse().unwrap();
+                    assert!(
+                        cpus.iter().all(|cpu| node.numa_of_cpu(cpu).is_some()),
+                        "{name}: {cpus}"
+                    );
+                    let own = task["devices"].as_array().unwrap();
+                    assert_eq!(own.len(), (known / count).max(1), "{name}");
+                    let visible: Vec<&str> = task["visible"].as_str().unwrap().split(',').collect();
+                    assert_eq!(visible.len(), own.len(), "{name}");
+                    own.iter().for_each(|at| load[at.as_u64().unwrap() as usize] += 1);
+                }
+                assert_eq!(load.iter().sum::<usize>(), count * (known / count).max(1), "{name}");
+            }
+        }
+    }
+}
