@@ -25,8 +25,8 @@ pub struct Entry {
     /// What the device is, where the node is known.
     pub device: Option<Device>,
     /// Its number among the reachable GPUs in PCI order: what CUDA counts with
-    /// CUDA_DEVICE_ORDER=PCI_BUS_ID. None for a MIG instance, beside a sick GPU,
-    /// and for a GPU of an unknown node that is named by UUID.
+    /// CUDA_DEVICE_ORDER=PCI_BUS_ID. None for a MIG instance, beside a sick
+    /// GPU or one in MIG mode, and for a GPU of an unknown node that is named by UUID.
     pub ordinal: Option<u32>,
     /// Its UUID, where known.
     pub uuid: Option<String>,
@@ -72,9 +72,15 @@ impl Allocation {
         devices.sort_unstable();
         devices.dedup();
         let reachable = reachable(node, reach);
-        // Whether CUDA counts a sick GPU is not known, so beside one there are
-        // no numbers that can be trusted.
-        let countable = !reachable.contains(&Slot::Sick);
+        // Whether CUDA counts a sick GPU is not known, and with MIG it counts
+        // instances; beside either there are no numbers that can be trusted.
+        let counts = |slot: &Slot| match slot {
+            Slot::Gpu(gpu) => {
+                node.gpus.get(*gpu).is_some_and(|gpu| gpu.mig_mode.known() != Some(&true))
+            }
+            Slot::Sick => false,
+        };
+        let countable = reachable.iter().all(counts);
         let entries = devices
             .into_iter()
             .map(|device| Entry {
