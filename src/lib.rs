@@ -15,10 +15,10 @@
 //! | [`config`] | the request grammar, plugstack arguments, precedence |
 //! | [`cli`] | the `gpubind` program, a file per command |
 
+pub mod bind;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;
 pub mod node;
-pub mod step;
-pub mod bind;
 pub mod plan;
+pub mod step;

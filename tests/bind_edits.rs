@@ -1,4 +1,5 @@
 //! The environment of each rank, from inputs as Slurm gives them.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 

@@ -131,6 +131,11 @@ fn instances_of_one_gpu_are_no_hop_apart() {
     }
     let plan = solve(&node, &cpus(&["", ""]), Shape::Single);
     assert_eq!((plan.shares, plan.cost.links), (vec![vec![0], vec![1]], 0));
+    // That takes no matrix; between GPUs, an unknown hop is like the longest.
+    node.links.clear();
+    let plan = solve(&node, &cpus(&["", "", ""]), Shape::Single);
+    assert_eq!(plan.shares, [[0], [1], [2]]);
+    assert_eq!(plan.cost.links, (5040 + 2520) * 8000);
 }
 
 #[test]

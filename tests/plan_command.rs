@@ -5,9 +5,8 @@
 //! them anew.
 #![allow(clippy::unwrap_used)]
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use gpubind::bind::{Rank, edits, edits_by, shape};
 use gpubind::config::{Request, Settings};
@@ -16,6 +15,7 @@ use gpubind::plan::plan;
 use gpubind::step::{Allocation, Distribution, Reach, layout};
 use serde_json::{Value, json};
 
+mod command_support;
 mod plan_support;
 
 /// Three GPUs on two of three NUMA nodes, the last two joined by NVLink: Slurm's
@@ -47,17 +47,7 @@ const PASTED: &str = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\n\
                       GPU0\t X \tNV4\t8-15\t1\nGPU1\tNV4\t X \t24-31\t3\n";
 
 fn run(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_gpubind"))
-        .arg("plan")
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A program that refuses its arguments does not read its input.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    child.wait_with_output().unwrap()
+    command_support::gpubind("plan", args, input)
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -3,27 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use serde_json::{Value, json};
+
+mod command_support;
 
 const TWO: &str = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\n\
                    GPU0\t X \tPIX\t0-3\t0\nGPU1\tPIX\t X \t0-3\t0\n";
 
 fn topo(args: &[&str], input: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_gpubind"))
-        .arg("topo")
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A program that refuses its arguments does not read its input.
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
-    child.wait_with_output().unwrap()
+    command_support::gpubind("topo", args, input)
 }
 
 fn out(args: &[&str], input: &str) -> String {

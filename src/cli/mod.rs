@@ -1,6 +1,7 @@
 //! The `gpubind` program: a file per command, and nothing that the library
 //! could decide.
 
+mod lines;
 mod machine_args;
 mod plan;
 mod report;

@@ -84,9 +84,7 @@ impl CpuSet {
         }
         let mut cpus = Vec::new();
         for (position, digit) in digits.chars().rev().enumerate() {
-            let bits = digit
-                .to_digit(16)
-                .ok_or_else(|| CpuSetError::Mask(text.to_owned()))?;
+            let bits = digit.to_digit(16).ok_or_else(|| CpuSetError::Mask(text.to_owned()))?;
             for bit in (0..4).filter(|bit| bits & (1 << bit) != 0) {
                 let cpu = position * 4 + bit;
                 if cpu > MAX_CPU {

@@ -234,3 +234,34 @@ impl<'p> Exchange<'p> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{CpuSet, Device, Machine};
+    use crate::plan::{exact, near};
+
+    #[test]
+    fn the_own_order_is_taken_where_starts_lead_to_nothing_better() {
+        let machine = Machine::parse(include_str!("../../tests/machines/dgx1-v100.toml")).unwrap();
+        let node = machine.to_node();
+        let devices: Vec<Device> = (0..8).map(|gpu| Device { gpu, mig: None }).collect();
+        let tasks = vec![CpuSet::default(); 8];
+        let problem = Problem::new(&node, &devices, &tasks, 1);
+        let near = near::nearest(&problem).unwrap();
+        // The best list becomes the allocation's own order.
+        let order = exact::search(&problem, &near, problem.naive());
+        let devices: Vec<Device> = order.into_iter().map(|device| devices[device]).collect();
+        let problem = Problem::new(&node, &devices, &tasks, 1);
+        let naive = problem.links(&problem.naive());
+
+        let mut stuck = 0;
+        for (first, step) in (0..8).flat_map(|first| [(first, 1), (first, 3), (first, 5)]) {
+            let start: Vec<usize> = (0..8).map(|rank| (first + step * rank) % 8).collect();
+            let improved = Exchange::new(&problem, &near, start.clone()).run();
+            stuck += usize::from(problem.links(&improved) > naive);
+            assert_eq!(problem.links(&best(&problem, &near, vec![start])), naive);
+        }
+        assert!(stuck > 0, "no start that would show the difference");
+    }
+}

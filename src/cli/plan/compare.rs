@@ -5,7 +5,8 @@ use comfy_table::Cell;
 use super::near::Near;
 use super::scenario::{Mapping, Scenario};
 use super::sentence::count;
-use super::table::{cost_table, cpu_list, lines, names, table};
+use super::table::{cost_table, cpu_list, names, table};
+use crate::cli::lines::lines;
 
 /// The whole output.
 pub(super) fn text(scenario: &Scenario, compared: &[Mapping], colour: bool) -> String {

@@ -2,6 +2,8 @@
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, Table};
 
+use crate::cli::lines::lines;
+
 use super::devices::ranges;
 use super::near::Near;
 use super::scenario::Scenario;
@@ -104,19 +106,6 @@ pub(super) fn table<const N: usize>(headers: [&str; N], colour: bool) -> Table {
         false => Cell::new(header),
     }));
     table
-}
-
-/// A table's lines, without borders and without spaces at their ends.
-pub(super) fn lines(mut table: Table, colour: bool) -> String {
-    table.load_preset(comfy_table::presets::NOTHING);
-    match colour {
-        true => table.enforce_styling(),
-        false => table.force_no_tty(),
-    };
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 /// Costs by name.

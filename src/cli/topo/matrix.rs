@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use comfy_table::{Attribute, Cell, Color, Table};
 
+use crate::cli::lines::lines;
 use crate::node::{CpuSet, Fact, Gpu, Link, Nic, Node, PciAddress};
 
 /// Adapter names longer than this stand in a legend and not above a column.
@@ -32,23 +33,6 @@ pub(super) fn text(node: &Node, colour: bool) -> String {
             true => format!("\n\u{1b}[31m{sick}\u{1b}[0m"),
             false => format!("\n{sick}"),
         };
-    }
-    text
-}
-
-fn lines(mut table: Table, colour: bool) -> String {
-    table.load_preset(comfy_table::presets::NOTHING);
-    match colour {
-        true => table.enforce_styling(),
-        false => table.force_no_tty(),
-    };
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
-    }
-    let mut text = String::new();
-    for line in table.lines() {
-        text += line.trim_end();
-        text.push('\n');
     }
     text
 }
