@@ -69,6 +69,7 @@ fn machines() -> Vec<(String, Node)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/machines");
     let mut files: Vec<_> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "toml"));
     files.sort();
     let read = |file: &std::path::PathBuf| {
         let machine = Machine::parse(&std::fs::read_to_string(file).unwrap()).unwrap();
@@ -142,7 +143,7 @@ fn eight_on_eight(bencher: Bencher, step: &Step) {
     bench(bencher, step);
 }
 
-#[divan::bench(args = steps(8, 16, doubled))]
+#[divan::bench(args = steps(8, 16, doubled).into_iter().chain(steps(16, 16, Node::clone)))]
 fn sixteen_on_sixteen(bencher: Bencher, step: &Step) {
     bench(bencher, step);
 }

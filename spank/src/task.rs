@@ -43,6 +43,7 @@ pub fn bind(spank: &SpankHandle, step: &Step, args: &PlugstackArgs) {
         Err(_) => Allocation::unknown(&step.lists),
     };
     allocation.notes.iter().for_each(|note| say::debug(note));
+    let ranks = ranks(spank, &env);
     let rank = Rank {
         node,
         allocation: &allocation,
@@ -50,7 +51,7 @@ pub fn bind(spank: &SpankHandle, step: &Step, args: &PlugstackArgs) {
         cpus: &own_cpus(),
         settings: &settings,
         local_rank,
-        ranks: Some(&ranks(spank, &env)),
+        ranks: Some(&ranks),
         env: &env,
     };
     let outcome = edits(&rank);
