@@ -51,12 +51,13 @@ pub struct Rank<'a> {
 }
 
 /// What tells logs and scripts about the rank's own devices.
-const FACTS: [&str; 5] = [
+const FACTS: [&str; 6] = [
     "GPUBIND_GPU_UUID",
     "GPUBIND_GPU_PCI",
     "GPUBIND_GPU_INDEX",
     "GPUBIND_NUMA_NODE",
     "GPUBIND_LOCAL_RANK",
+    "GPUBIND_WHY",
 ];
 
 /// Changes to a rank's environment.
@@ -157,9 +158,10 @@ fn by_plan<'p>(
         let there = OTHER_MAKERS.into_iter().filter(|name| (rank.env)(name).is_some());
         set.extend(there.map(|name| (name, numbers.clone())));
     }
-    set.extend(facts(rank, &own));
+    let why = plan.why(rank.local_rank);
+    set.extend(facts(rank, &own, &why));
     set.extend(rank_variables(rank, own.len(), seen.len()));
-    let report = report(rank, &own, text, plan.why(rank.local_rank));
+    let report = report(rank, &own, text, why);
     Outcome { edits: Ok(Edits { set, report }), unset, warnings }
 }
 
@@ -222,7 +224,7 @@ fn own_first(own: &[usize], plan: &Plan, devices: usize) -> Vec<usize> {
 }
 
 /// What logs and scripts may want to know of the rank's own devices.
-fn facts(rank: &Rank, own: &[&Entry]) -> Vec<(&'static str, String)> {
+fn facts(rank: &Rank, own: &[&Entry], why: &Why) -> Vec<(&'static str, String)> {
     let node = rank.node.ok();
     let gpu = |entry: &Entry| node.and_then(|node| node.gpu(entry.device?));
     let numa = |entry: &Entry| {
@@ -235,6 +237,7 @@ fn facts(rank: &Rank, own: &[&Entry]) -> Vec<(&'static str, String)> {
         join(own, |entry| gpu(entry).map(|gpu| gpu.index.to_string())),
         join(own, numa),
         Some(rank.local_rank.to_string()),
+        Some(why.to_string()),
     ];
     FACTS.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?))).collect()
 }

@@ -25,6 +25,9 @@ pub struct ReportArgs {
     /// Print the columns' names above the line
     #[arg(long)]
     header: bool,
+    /// Add why the task got this GPU
+    #[arg(long, conflicts_with = "json")]
+    why: bool,
 }
 
 /// Why there is no report.
@@ -47,6 +50,8 @@ struct Report {
     visible: Option<String>,
     devices: Vec<DeviceReport>,
     cpus: String,
+    /// Why the plugin gave these devices, as it told the task.
+    why: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -73,11 +78,10 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), ReportError> {
         serde_json::to_writer(&mut *out, &report)?;
         return Ok(writeln!(out)?);
     }
-    let line = columns(&report);
-    let text = |cells: [&str; COLUMNS]| row(cells);
-    let header = if args.header { text(NAMES) } else { String::new() };
+    let why = args.why.then(|| report.why.as_deref().unwrap_or("not given by gpubind"));
+    let header = if args.header { row(NAMES, args.why.then_some("WHY")) } else { String::new() };
     // One write, so that the lines of many tasks do not mix.
-    let line = text(line.each_ref().map(String::as_str));
+    let line = row(columns(&report).each_ref().map(String::as_str), why);
     out.write_all(format!("{header}{line}").as_bytes())?;
     Ok(())
 }
@@ -100,6 +104,7 @@ fn gather(node: Option<&Node>, args: &ReportArgs) -> Report {
         visible,
         devices,
         cpus: cpus.to_string(),
+        why: env::var("GPUBIND_WHY").ok(),
     }
 }
 
@@ -128,11 +133,11 @@ const NAMES: [&str; COLUMNS] = [
     "GPU IS",
     "CUDA_VISIBLE_DEVICES",
 ];
-const WIDTHS: [usize; COLUMNS] = [4, 8, 5, 7, 12, 12, 4, 7, 12, 0];
+const WIDTHS: [usize; COLUMNS] = [4, 8, 5, 7, 12, 12, 4, 7, 12, 20];
 
-fn row(cells: [&str; COLUMNS]) -> String {
+fn row(cells: [&str; COLUMNS], last: Option<&str>) -> String {
     let cells = cells.iter().zip(WIDTHS).map(|(cell, width)| format!("{cell:<width$}"));
-    let line = cells.collect::<Vec<_>>().join("  ");
+    let line = cells.chain(last.map(str::to_owned)).collect::<Vec<_>>().join("  ");
     format!("{}\n", line.trim_end())
 }
 

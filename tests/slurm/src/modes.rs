@@ -14,6 +14,7 @@ pub const TESTS: &[Test] = &[
     ("ordered_and_first_show_all", &[OPEN, CONSTRAINED], ordered_and_first_show_all),
     ("more_tasks_than_gpus", &[OPEN, CONSTRAINED], more_tasks_than_gpus),
     ("the_plan_before_is_the_plan_of_the_step", &[OPEN], the_plan_before_is_the_plan_of_the_step),
+    ("report_tells_what_a_task_has", &[OPEN, CONSTRAINED], report_tells_what_a_task_has),
     ("off_changes_nothing", &[OPEN], off_changes_nothing),
     ("rank_variables", &[OPEN], rank_variables),
     ("a_step_inside_a_step", &[OPEN], a_step_inside_a_step),
@@ -41,6 +42,7 @@ fn two_nodes_of_eight_ranks(cluster: &Cluster) {
             assert_eq!(env["GPUBIND_GPU_INDEX"], gpu.to_string());
             assert_eq!(env["GPUBIND_NUMA_NODE"], (gpu / 4).to_string());
             assert_eq!(env["GPUBIND_LOCAL_RANK"], local_rank.to_string());
+            assert_eq!(env["GPUBIND_WHY"], "local to its CPUs");
             assert_eq!(env["CUDA_DEVICE_ORDER"], "PCI_BUS_ID");
         }
     }
@@ -153,6 +155,38 @@ fn the_plan_before_is_the_plan_of_the_step(cluster: &Cluster) {
         let (bind, mode) = (format!("--cpu-bind={bind}"), format!("--gpu-bind=spank:{mode}"));
         let (step, _) = cluster.tasks(&["-N1", "-n", tasks, "--gpus-per-node=8", &bind, &mode]);
         assert_eq!(each(&step, "CUDA_VISIBLE_DEVICES"), planned, "{tasks} tasks, {bind}, {mode}");
+    }
+}
+
+fn report_tells_what_a_task_has(cluster: &Cluster) {
+    let root = cluster.folder().join("root");
+    let machine = [("GPUBIND_FSROOT", root.to_str().unwrap())];
+    let program = cluster.program();
+    let report = |options: &[&str], print: &[&str]| {
+        let step = ["srun", "-O", "-N1", "-n2", "--gpus-per-node=4", "--cpu-bind=map_cpu:0,1"];
+        let words = [&step[..], options, &[program.to_str().unwrap(), "report"], print].concat();
+        let ran = cluster.run_with(&machine, &words);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+        ran.stdout
+    };
+    let bound = report(&["--gpu-bind=spank:single"], &["--json"]);
+    let mut bound: Vec<serde_json::Value> =
+        bound.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    bound.sort_by_key(|task| task["rank"].as_u64());
+    let uuids = cluster.uuids();
+    for (task, cpus, locality) in [(0, "0", "local"), (1, "1", "remote")] {
+        let report = &bound[task];
+        assert_eq!(report["cpus"], cpus);
+        assert_eq!(report["devices"].as_array().unwrap().len(), 1, "{report}");
+        assert_eq!(report["devices"][0]["locality"], locality);
+        let index = report["devices"][0]["index"].as_u64().unwrap();
+        assert_eq!(report["visible"], index.to_string(), "GPUs 0-3 count alike in both clusters");
+        assert_eq!(report["devices"][0]["uuid"], uuids[index as usize]);
+    }
+    assert_eq!(bound[0]["why"], "local to its CPUs");
+    assert!(bound[1]["why"].as_str().unwrap().contains("no other GPU is nearer"), "{}", bound[1]);
+    for line in report(&[], &["--why"]).lines() {
+        assert!(line.contains(" 0 of 4 ") && line.ends_with("not given by gpubind"), "{line}");
     }
 }
 
