@@ -4,7 +4,8 @@
 #
 # Reads what `cluster start` has settled: dir (the cluster's folder), short (a
 # short path to the same folder), name, nodes, ports, constrain, release,
-# cgroup (v1, v2 or none), usable_cpus, machine, gpu_files and plugstack.
+# cgroup (v1, v2 or none), usable_cpus, machine, gpu_files, gres, gres_lines and
+# plugstack.
 
 # cgroup_kind: what Slurm can use here.
 cgroup_kind() {
@@ -97,9 +98,10 @@ task_plugins() {
 }
 
 slurm_conf() {
-    local track=proctrack/cgroup gres='' i
+    local track=proctrack/cgroup types i
     [ "$cgroup" != none ] || track=proctrack/linuxproc
-    [ ${#gpu_files[@]} -eq 0 ] || gres=" Gres=gpu:${#gpu_files[@]}"
+    [ -n "$gres" ] || [ ${#gpu_files[@]} -eq 0 ] || gres=gpu:${#gpu_files[@]}
+    types=$(tr ',' '\n' <<<"gpu,$gres" | sed -n 's/^\([a-z]\+\).*/\1/p' | sort -u | paste -sd,)
     cat <<END
 ClusterName=$name
 SlurmctldHost=$(hostname -s)(127.0.0.1)
@@ -120,7 +122,7 @@ ProctrackType=$track
 TaskPlugin=$(task_plugins)
 SelectType=select/cons_tres
 SelectTypeParameters=$consumes
-GresTypes=gpu
+GresTypes=$types
 MpiDefault=none
 SlurmdParameters=config_overrides
 # Quick rather than economical: a test waits for each of these.
@@ -133,7 +135,7 @@ SlurmdTimeout=30
 PropagateResourceLimits=NONE
 END
     for ((i = 0; i < nodes; i++)); do
-        echo "NodeName=$name-$i NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=${ports[i + 1]} $shape$gres"
+        echo "NodeName=$name-$i NodeHostname=$(hostname -s) NodeAddr=127.0.0.1 Port=${ports[i + 1]} $shape${gres:+ Gres=$gres}"
     done
     # Several jobs may share CPUs: the machine may have fewer than a test has jobs.
     echo "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:16"
@@ -142,6 +144,10 @@ END
 # One line per GPU, in PCI order, which need not be the order of the numbers in
 # the file names. No AutoDetect: it would look at the real machine.
 gres_conf() {
+    if [ -n "$gres_lines" ]; then
+        printf '%s\n' "${gres_lines//\/dev\//$dir/root/dev/}"
+        return
+    fi
     [ ${#gpu_files[@]} -eq 0 ] || printf 'Name=gpu File=%s\n' "${gpu_files[@]}"
 }
 

@@ -16,7 +16,7 @@ debian_keys=/usr/share/keyrings/debian-archive-keyring.gpg
 make_root() {
     local name=$1 system=$roots/$1 lock
     [ ! -d "$system" ] || return 0
-    [ "$EUID" -eq 0 ] || die "$(relative "$system") is not there yet, and making it needs root"
+    [ "$EUID" -eq 0 ] || die "making $(relative "$system") needs root"
     install_debootstrap
     mkdir -p "$roots"
     # Locks the folder itself, so that no file is left. One makes it, others wait.
@@ -41,7 +41,7 @@ fill_root() (
         "$name" "$new" "$debian_mirror" sid
     say "  2 of 2: Slurm and munge ($(date +%T))"
     install_slurm "$name"
-    say "  ready: $(in_system "$new" slurmd -V) ($(date +%T))"
+    say "  ready: $( (in_system "$new" slurmd -V)) ($(date +%T))"
     chmod 755 "$new"
     mv -T "$new" "$roots/$name"
     rm -f "$log"
@@ -49,12 +49,18 @@ fill_root() (
 
 # Uses new and log of fill_root.
 install_slurm() {
+    : >"$new/unfinished"
     # Nothing may start in there, and it can be made again: no need to sync.
     printf '#!/bin/sh\nexit 101\n' >"$new/usr/sbin/policy-rc.d"
     chmod 755 "$new/usr/sbin/policy-rc.d"
     echo force-unsafe-io >"$new/etc/dpkg/dpkg.cfg.d/unsafe-io"
     cp /etc/resolv.conf "$new/etc/resolv.conf"
-    in_new_root() { in_system "$new" env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"; }
+    # Fetches as this machine does: its proxy, and whether a mirror may be stale.
+    if command -v apt-config >/dev/null; then
+        apt-config dump --format '%f "%v";%n' Acquire::http Acquire::https \
+            Acquire::Check-Valid-Until Acquire::Check-Date >"$new/etc/apt/apt.conf.d/this-machine"
+    fi
+    in_new_root() (in_system "$new" env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@")
     logged in_new_root apt-get update -q
     # The Debian to come may lack a package for some time; its nursery has it.
     if [ "$1" = forky ] && ! in_new_root apt-cache show "${slurm_packages[@]}" >>"$log" 2>&1; then
@@ -64,6 +70,7 @@ install_slurm() {
     fi
     logged in_new_root apt-get install -y -q --no-install-recommends "${slurm_packages[@]}"
     in_new_root apt-get clean
+    rm "$new/unfinished"
 }
 
 logged() {
@@ -74,7 +81,8 @@ logged() {
 }
 
 install_debootstrap() {
-    command -v unshare >/dev/null || die "unshare not found: install util-linux"
+    unshare --mount true ||
+        die "another release than host runs in a system of its own, with mounts, which this machine does not allow"
     if ! command -v debootstrap >/dev/null || [ ! -e "$debian_keys" ]; then
         command -v apt-get >/dev/null ||
             die "debootstrap or $debian_keys not found: install debootstrap and debian-archive-keyring, or use --slurm host"
@@ -86,13 +94,10 @@ install_debootstrap() {
 # Paths as seen from the checkout, for messages.
 relative() { echo "${1#"$root"/}"; }
 
-# in_system FOLDER PROGRAM ARGS...: runs a program in the system in that folder.
-# It sees this machine's /proc, /dev, /sys, /tmp and users, and the checkout, each
-# at its own path, so that absolute paths mean the same in there.
-in_system() (enter_system "$@")
-
-# The same, but becomes that program: same process id.
-enter_system() {
+# in_system FOLDER PROGRAM ARGS...: becomes that program, in the system in that
+# folder. It sees this machine's /proc, /dev, /sys and /tmp, and the checkout,
+# each at its own path, so that absolute paths mean the same in there.
+in_system() {
     # The checkout comes first: what is mounted below it is not to come along.
     # shellcheck disable=SC2016
     exec unshare --mount -- bash -euc '
@@ -102,10 +107,21 @@ enter_system() {
         for tree in "$checkout" /proc /dev /sys /tmp; do
             mount --rbind "$tree" "$system$tree"
         done
-        for file in /etc/passwd /etc/group; do
-            mount --bind "$file" "$system$file"
-        done
+        # The same users, but where packages still add theirs.
+        if [ ! -e "$system/unfinished" ]; then
+            for file in /etc/passwd /etc/group; do
+                mount --bind "$file" "$system$file"
+            done
+        fi
         [ -d "$system$folder" ] || folder=/
         exec chroot "$system" env --chdir="$folder" "$@"
-    ' enter "$1" "$root" "$PWD" "${@:2}"
+    ' in_system "$1" "$root" "$PWD" "${@:2}"
+}
+
+# name_host FOLDER: the system in it knows this machine's name. Renamed into
+# place: others may be reading.
+name_host() {
+    local hosts=$1/etc/hosts
+    { cat /etc/hosts && echo "127.0.0.1 localhost $(hostname) $(hostname -s)"; } >"$hosts.$$"
+    mv "$hosts.$$" "$hosts"
 }

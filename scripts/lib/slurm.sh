@@ -2,14 +2,24 @@
 # The one place that knows how to run a Slurm program of a given release.
 # Sourced, never run.
 #
-# A release is `host`: what this machine has installed. Another release would
-# be a folder with a Debian system in it, entered here with chroot.
+# A release is `host`, what this machine has installed, or the name of a Debian
+# whose Slurm runs in a system of its own, see lib/roots.sh.
 
-need_release() {
-    case $1 in
-    host) ;;
-    *) die "unknown Slurm release '$1': use 'host', the one installed here" ;;
-    esac
+releases=(host trixie forky)
+
+check_release() {
+    [[ " ${releases[*]} " == *" $1 "* ]] ||
+        die "unknown Slurm release '$1': use host, the one installed here, or Debian's trixie or forky"
+}
+
+# Installs what is missing of a release.
+install_release() {
+    if [ "$1" = host ]; then
+        install_deps
+    else
+        make_root "$1"
+        name_host "$roots/$1"
+    fi
 }
 
 # in_release RELEASE PROGRAM ARGS...: becomes that program, so that the process
@@ -17,8 +27,9 @@ need_release() {
 in_release() {
     local release=$1
     shift
-    need_release "$release"
-    exec "$@"
+    if [ "$release" = host ]; then exec "$@"; fi
+    [ "$EUID" -eq 0 ] || die "Slurm of Debian $release runs in a system of its own: entering it needs root"
+    in_system "$roots/$release" "$@"
 }
 
 # Prints MAJOR.MINOR, such as 22.05.

@@ -6,12 +6,11 @@ default_machine=dgx-a100
 
 cluster_start() {
     parse_start "$@"
-    need_release "$release"
-    install_deps
     [ "$build" = no ] || build_stage
     # Everything from here on needs root, and cargo is better run without.
     [ "$EUID" -eq 0 ] || { as_root "$here/cluster" start "$@" --no-build; return; }
 
+    install_release "$release"
     dir=$clusters/$name
     mkdir -p "$clusters" "$dir"
     mkdir "$dir/run" 2>/dev/null || die "cluster '$name' exists: stop it first, or choose another --name"
@@ -34,9 +33,10 @@ cluster_start() {
 
 parse_start() {
     name=gpubind nodes=2 machine=auto constrain=no plugin=yes plugin_args='' release=host build=yes
+    gres='' gres_lines=''
     while [ $# -gt 0 ]; do
         case $1 in
-        --name | --nodes | --machine | --plugstack | --slurm)
+        --name | --nodes | --machine | --plugstack | --slurm | --gres | --gres-conf)
             [ $# -ge 2 ] || die "$1 needs a value"
             ;;
         esac
@@ -46,6 +46,8 @@ parse_start() {
         --machine) machine=$2 && shift ;;
         --plugstack) plugin_args=$2 && shift ;;
         --slurm) release=$2 && shift ;;
+        --gres) gres=$2 && shift ;;
+        --gres-conf) gres_lines=$2 && shift ;;
         --constrain-devices) constrain=yes ;;
         --no-plugin) plugin=no ;;
         --no-build) build=no ;;
@@ -54,6 +56,7 @@ parse_start() {
         shift
     done
     check_name "$name"
+    check_release "$release"
     [[ $nodes =~ ^[1-8]$ ]] || die "bad number of nodes '$nodes': use 1 to 8"
     if [ "$machine" = auto ]; then
         machine=$default_machine

@@ -92,7 +92,7 @@ leftovers() {
             [[ $(readlink "$link") == */slurmstepd* ]] || continue
             pid=${link#/proc/}
             pid=${pid%/exe}
-            [ -z "$(find "/proc/$pid/fd" -lname "$dir/log/*" 2>/dev/null)" ] || descend "$pid"
+            [ -z "$(find "/proc/$pid/fd" -lname "*$dir/log/*" 2>/dev/null)" ] || descend "$pid"
         done
     } | sort -un
 }

@@ -6,7 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::exit;
 
-use gpubind::config::{Command, REQUEST_VARIABLE, Request, Wish, read_command_line, variables};
+use gpubind::bind::leftovers;
+use gpubind::config::{
+    Change, Command, REQUEST_VARIABLE, Request, read_command_line, travel_as, variables,
+};
 
 use crate::{argv, say};
 
@@ -35,12 +38,15 @@ pub fn init() -> Client {
     for (position, word) in &line.replacements {
         argv::replace(*position, word);
     }
-    let inherited = |name: &str| env::var(name).ok();
-    let changes = variables(command, &line.wish, &inherited).unwrap_or_else(|error| {
+    let changes = variables(command, &line, &variable).unwrap_or_else(|error| {
         refuse(&format!("{REQUEST_VARIABLE}: {error}"));
     });
-    changes.iter().for_each(|(name, value)| set_variable(name, value));
-    Client { command: Some(command), said_on_command_line: line.wish != Wish::Nothing }
+    change(changes);
+    if command != Command::Srun {
+        // A new job is not a part of the step that it is submitted from.
+        change(leftovers(&variable).into_iter().map(|name| (name, None)));
+    }
+    Client { command: Some(command), said_on_command_line: line.says_something() }
 }
 
 /// Takes `--gpubind` where it did not come by the command line: an `#SBATCH`
@@ -49,7 +55,7 @@ pub fn after_options(client: &Client, value: Option<&str>) {
     let from_script = !client.said_on_command_line && client.command != Some(Command::Srun);
     if let Some(value) = value.filter(|_| from_script) {
         match value.parse::<Request>() {
-            Ok(request) => set_variable(REQUEST_VARIABLE, &request.to_string()),
+            Ok(request) => change(travel_as(Some(&request), &variable)),
             Err(error) => refuse(&format!("--gpubind: {error}")),
         }
     }
@@ -81,8 +87,19 @@ fn is_program(word: &OsStr) -> bool {
     env::split_paths(&path).any(|folder| executable(&folder.join(word)))
 }
 
-fn set_variable(name: &str, value: &str) {
-    // SAFETY: the command has only this thread so far: SPANK plugins are loaded
-    // before it starts any (src/srun/libsrun/srun_job.c, init_srun).
-    unsafe { env::set_var(name, value) };
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok()
+}
+
+fn change(changes: impl IntoIterator<Item = Change>) {
+    for (name, value) in changes {
+        // SAFETY: the command has only this thread so far: SPANK plugins are loaded
+        // before it starts any (src/srun/libsrun/srun_job.c, init_srun).
+        unsafe {
+            match value {
+                Some(value) => env::set_var(name, value),
+                None => env::remove_var(name),
+            }
+        }
+    }
 }

@@ -4,9 +4,9 @@
 //! anything that the user wrote get read, as the user.
 
 use gpubind::bind::{Edits, Rank, edits, leftovers};
-use gpubind::config::{PlugstackArgs, Request, Settings};
+use gpubind::config::{COMPONENTS_VARIABLE, Change, PlugstackArgs, Settings, travel_as};
 use gpubind::node::{CpuSet, Node, Roots};
-use gpubind::step::{Allocation, Ranks, master_port, own_cpus, reach, task_cpus};
+use gpubind::step::{Allocation, Place, Ranks, master_port, own_cpus, reach, request, task_cpus};
 use slurm_spank::SpankHandle;
 
 use crate::say;
@@ -17,8 +17,9 @@ pub fn bind(spank: &SpankHandle, step: &Step, args: &PlugstackArgs) {
     let env = |name: &str| spank.getenv_lossy(name).ok().flatten();
     let local_rank = number(spank.task_id().unwrap_or(0));
     let first = local_rank == 0;
-    let settings = match step.request.parse::<Request>() {
-        Ok(request) => Settings::from(&request),
+    let ranks = ranks(spank, &env);
+    let request = match request(&step.request, place(spank, &ranks), &env) {
+        Ok(request) => request,
         Err(error) => {
             // srun has checked it; only a task's own tampering leads here.
             if first {
@@ -27,8 +28,14 @@ pub fn bind(spank: &SpankHandle, step: &Step, args: &PlugstackArgs) {
             return;
         }
     };
+    if env(COMPONENTS_VARIABLE).is_some() {
+        // A step inside this one is inside this component.
+        change(spank, &travel_as(Some(&request), &env));
+        change(spank, &[(COMPONENTS_VARIABLE.to_owned(), None)]);
+    }
+    let settings = Settings::from(&request);
     let Some(node) = &step.node else {
-        unset(spank, &leftovers(&env));
+        unset(spank, leftovers(&env));
         if settings.verbose && first {
             say::user("the step has no GPU on this node; nothing to bind");
         }
@@ -43,7 +50,6 @@ pub fn bind(spank: &SpankHandle, step: &Step, args: &PlugstackArgs) {
         Err(_) => Allocation::unknown(&step.lists),
     };
     allocation.notes.iter().for_each(|note| say::debug(note));
-    let ranks = ranks(spank, &env);
     let rank = Rank {
         node,
         allocation: &allocation,
@@ -65,7 +71,7 @@ pub fn bind(spank: &SpankHandle, step: &Step, args: &PlugstackArgs) {
     if first {
         outcome.warnings.iter().for_each(|warning| say::user(&format!("warning: {warning}")));
     }
-    unset(spank, &outcome.unset);
+    unset(spank, outcome.unset);
     match outcome.edits {
         Ok(edits) => apply(spank, &edits, settings.verbose, &env),
         Err(why) if settings.verbose && first => {
@@ -75,10 +81,19 @@ pub fn bind(spank: &SpankHandle, step: &Step, args: &PlugstackArgs) {
     }
 }
 
-fn unset(spank: &SpankHandle, names: &[String]) {
-    for name in names {
-        if let Err(error) = spank.unsetenv(name) {
-            say::error(&format!("cannot unset {name}: {error}"));
+fn unset(spank: &SpankHandle, names: Vec<String>) {
+    let changes: Vec<Change> = names.into_iter().map(|name| (name, None)).collect();
+    change(spank, &changes);
+}
+
+fn change(spank: &SpankHandle, changes: &[Change]) {
+    for (name, value) in changes {
+        let done = match value {
+            Some(value) => spank.setenv(name, value, true),
+            None => spank.unsetenv(name),
+        };
+        if let Err(error) = done {
+            say::error(&format!("cannot change {name}: {error}"));
         }
     }
 }
@@ -112,18 +127,31 @@ fn cpus_of_tasks(
     })
 }
 
+/// Where the task stands among all tasks that its srun has started. Slurm counts
+/// tasks and nodes of a component from 0; its variables count on through all
+/// components and hold one job id, the first component's (env.c, setup_env).
 fn ranks(spank: &SpankHandle, env: &dyn Fn(&str) -> Option<String>) -> Ranks {
     let hosts = env("SLURM_STEP_NODELIST").or_else(|| env("SLURM_NODELIST"));
     let from_env = |name: &str| env(name).and_then(|text| text.parse().ok());
+    let job = from_env("SLURM_JOB_ID").or_else(|| spank.job_id().ok()).unwrap_or(0);
     Ranks {
         rank: from_env("SLURM_PROCID").or_else(|| spank.task_global_id().ok()).unwrap_or(0),
-        world_size: from_env("SLURM_NTASKS")
+        // SLURM_NTASKS may be the job's: srun --preserve-env keeps that.
+        world_size: from_env("SLURM_STEP_NUM_TASKS")
             .or_else(|| spank.job_total_task_count().ok())
             .unwrap_or(1),
         local_world_size: spank.job_local_task_count().unwrap_or(1),
-        node_rank: spank.job_nodeid().unwrap_or(0),
+        node_rank: from_env("SLURM_NODEID").or_else(|| spank.job_nodeid().ok()).unwrap_or(0),
         master_addr: hosts.as_deref().and_then(Ranks::first_host),
-        master_port: master_port(spank.job_id().unwrap_or(0), spank.job_stepid().unwrap_or(0)),
+        master_port: master_port(job, spank.job_stepid().unwrap_or(0)),
+    }
+}
+
+fn place(spank: &SpankHandle, ranks: &Ranks) -> Place {
+    Place {
+        before: ranks.rank.saturating_sub(spank.task_global_id().unwrap_or(ranks.rank)),
+        tasks: spank.job_total_task_count().unwrap_or(1),
+        total: ranks.world_size,
     }
 }
 

@@ -7,6 +7,8 @@
 
 use std::ffi::{OsStr, OsString};
 
+use crate::node::CpuSet;
+
 use super::request::{BindText, Request, RequestError, bind_text};
 use super::slurm_options::{Arity, long, short};
 
@@ -34,9 +36,10 @@ impl Command {
 }
 
 /// Whose binding the command line asks for; the last option decides, as in Slurm.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Wish {
     /// It says nothing about binding.
+    #[default]
     Nothing,
     /// gpubind, with these items.
     Ours(Request),
@@ -44,13 +47,46 @@ pub enum Wish {
     Slurms,
 }
 
+/// One component of the command line; they stand with a `:` between them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Component {
+    /// Whose binding is asked for.
+    pub wish: Wish,
+    /// The components of a heterogeneous job in which it runs, one after the
+    /// other: of srun's `--het-group`, else the one with its own number.
+    pub groups: Vec<usize>,
+}
+
 /// What a command line says, and what Slurm should read instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine {
     /// Words to replace: position in argv and new text. Never more or fewer words.
     pub replacements: Vec<(usize, String)>,
-    /// Whose binding is asked for.
-    pub wish: Wish,
+    /// The components, at least one.
+    pub components: Vec<Component>,
+}
+
+impl CommandLine {
+    /// Whether any component says something about binding.
+    pub fn says_something(&self) -> bool {
+        self.components.iter().any(|component| component.wish != Wish::Nothing)
+    }
+
+    /// The component that is being read.
+    fn current(&mut self) -> Option<&mut Component> {
+        self.components.last_mut()
+    }
+
+    fn wish(&mut self, wish: Wish) {
+        if let Some(component) = self.current() {
+            component.wish = wish;
+        }
+    }
+
+    fn start_component(&mut self) {
+        let groups = vec![self.components.len()];
+        self.components.push(Component { wish: Wish::Nothing, groups });
+    }
 }
 
 /// Reads the command line `argv` (with the command's own name first).
@@ -63,11 +99,13 @@ pub fn read_command_line(
     argv: &[OsString],
     is_program: &dyn Fn(&OsStr) -> bool,
 ) -> Result<CommandLine, RequestError> {
-    let mut line = CommandLine { replacements: Vec::new(), wish: Wish::Nothing };
+    let mut line = CommandLine { replacements: Vec::new(), components: Vec::new() };
+    line.start_component();
     let mut position = 1;
     while let Some(word) = argv.get(position) {
         let text = word.to_str().unwrap_or_default();
         if text == ":" {
+            line.start_component();
             position += 1;
         } else if let Some(option) = text.strip_prefix("--").filter(|option| !option.is_empty()) {
             let next = argv.get(position + 1);
@@ -111,22 +149,38 @@ fn read_long(
     };
     match name {
         "gpu-bind" => match bind_text(value)? {
-            BindText::Slurms => line.wish = Wish::Slurms,
+            BindText::Slurms => line.wish(Wish::Slurms),
             BindText::Ours { request, slurm } => {
-                line.wish = Wish::Ours(request);
+                line.wish(Wish::Ours(request));
                 replace(line, position, glued.is_some(), slurm);
             }
         },
         // Written as a --gpu-bind, it switches Slurm's implicit binding off as well.
         "gpubind" => {
-            line.wish = Wish::Ours(value.parse()?);
+            line.wish(Wish::Ours(value.parse()?));
             let colon = if value.is_empty() { "" } else { ":" };
             replace(line, position, glued.is_some(), format!("none,spank{colon}{value}"));
         }
-        "tres-bind" if value.contains("gpu") => line.wish = Wish::Slurms,
+        "tres-bind" if value.contains("gpu") => line.wish(Wish::Slurms),
+        "het-group" | "pack-group" => {
+            if let (Some(groups), Some(component)) = (groups(value), line.current()) {
+                component.groups = groups;
+            }
+        }
         _ => {}
     }
     Ok(words)
+}
+
+/// The numbers in a `--het-group` value such as `0,2-3`; `None` where srun would
+/// not understand it either.
+fn groups(value: &str) -> Option<Vec<usize>> {
+    /// Slurm's own bound (src/srun/libsrun/opt.h).
+    const MAX_HET_JOB_COMPONENTS: usize = 128;
+    let list = value.trim_start_matches('[').trim_end_matches(']');
+    let numbers: CpuSet = list.parse().ok()?;
+    let groups: Vec<usize> = numbers.iter().take_while(|at| *at < MAX_HET_JOB_COMPONENTS).collect();
+    (!groups.is_empty()).then_some(groups)
 }
 
 /// Puts `--gpu-bind` with this value in the place of an option at `position`.
@@ -154,8 +208,8 @@ fn words_of_short(command: Command, letters: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// The line as Slurm would see it, and the wish.
-    fn read(command: Command, text: &str) -> (String, Wish) {
+    /// The line as Slurm would see it, and what its components say.
+    fn components(command: Command, text: &str) -> (String, Vec<Component>) {
         let mut argv: Vec<OsString> = text.split(' ').map(OsString::from).collect();
         let is_program = |word: &OsStr| matches!(word.to_str(), Some("prog" | "./prog" | "srun"));
         let line = read_command_line(command, &argv, &is_program).unwrap();
@@ -165,7 +219,13 @@ mod tests {
         }
         assert_eq!(argv.len(), words);
         let seen: Vec<_> = argv.iter().map(|word| word.to_str().unwrap()).collect();
-        (seen.join(" "), line.wish)
+        (seen.join(" "), line.components)
+    }
+
+    /// The line as Slurm would see it, and the last component's wish.
+    fn read(command: Command, text: &str) -> (String, Wish) {
+        let (seen, mut components) = components(command, text);
+        (seen, components.pop().unwrap().wish)
     }
 
     fn ours(items: &str) -> Wish {
@@ -242,15 +302,28 @@ mod tests {
     fn every_component_of_a_heterogeneous_step_is_read() {
         let typed =
             "srun -n1 --gpu-bind=spank prog --gpu-bind=spank : -n2 --gpu-bind=spank:single prog";
-        let (seen, wish) = read(Command::Srun, typed);
+        let (seen, found) = components(Command::Srun, typed);
         assert_eq!(
             seen,
             "srun -n1 --gpu-bind=none,spank prog --gpu-bind=spank : \
              -n2 --gpu-bind=none,spank:single prog"
         );
-        assert_eq!(wish, ours("single"));
+        let component = |wish, group| Component { wish, groups: vec![group] };
+        assert_eq!(found, [component(ours(""), 0), component(ours("single"), 1)]);
         let (seen, _) = read(Command::Sbatch, "sbatch -n1 --gpubind=first : -n2 --gpubind=first x");
         assert_eq!(seen.matches("--gpu-bind=none,spank:first").count(), 2);
+    }
+
+    #[test]
+    fn a_component_may_run_in_other_groups_than_its_own() {
+        let line = "srun --het-group=1,3-4 --gpu-bind=spank prog : prog : --het-group 0 prog";
+        let (_, found) = components(Command::Srun, line);
+        let groups: Vec<_> = found.iter().map(|component| component.groups.as_slice()).collect();
+        assert_eq!(groups, [&[1, 3, 4][..], &[1], &[0]]);
+        let wishes: Vec<_> = found.iter().map(|component| &component.wish).collect();
+        assert_eq!(wishes, [&ours(""), &Wish::Nothing, &Wish::Nothing]);
+        let (_, found) = components(Command::Srun, "srun --het-group=x prog");
+        assert_eq!(found[0].groups, [0]);
     }
 
     #[test]

@@ -1,118 +1,296 @@
-//! How a request gets from srun, sbatch and salloc to the tasks.
+//! How a request gets from srun, sbatch and salloc to the tasks, and where it ends.
+//!
+//! | variable | what it says |
+//! |---|---|
+//! | `SLURM_GPUBIND` | the request; set by a user, it is a personal default |
+//! | `SLURM_GPUBIND_ORIGIN` | `REQUEST;DEFAULT`: while SLURM_GPUBIND is REQUEST, it is a job's own and has taken the place of the personal DEFAULT, if any |
+//! | `SLURM_GPUBIND_COMPONENTS` | from srun to its tasks only: the requests of its components, where they differ |
+//!
+//! A job's own request holds for the steps of that job: a job that is submitted
+//! from inside starts with the personal default again.
 
-use super::command_line::{Command, Wish};
+use super::command_line::{Command, CommandLine, Wish};
 use super::request::{BindText, Mode, Request, RequestError, bind_text};
 use super::settings::REQUEST_VARIABLE;
 
-/// What makes Slurm itself bind nothing; see [`bind_text`].
-const NO_BINDING: &str = "none,spank";
+/// See [the module](self).
+const ORIGIN_VARIABLE: &str = "SLURM_GPUBIND_ORIGIN";
+/// See [the module](self). Requests with a `;` between them.
+pub const COMPONENTS_VARIABLE: &str = "SLURM_GPUBIND_COMPONENTS";
+/// Slurm's text for the binding of a task's step. A step that has no binding
+/// leaves an inherited one in place (src/slurmd/slurmstepd/task.c, exec_task).
+pub const STEP_BIND_VARIABLE: &str = "SLURMD_TRES_BIND";
 
-/// The environment variables that a command sets for the steps below it, from
-/// its command line's wish and the environment that it was started with.
+/// By these two, sbatch and salloc hand their own `--gpu-bind` down to srun.
+const GPU_BIND: &str = "SLURM_GPU_BIND";
+const TRES_BIND: &str = "SLURM_TRES_BIND";
+/// By this one, they hand down the value of `#SBATCH --gpubind`
+/// (src/common/spank.c, `_option_setenv`).
+const SCRIPT_OPTION: &str = "SLURM_SPANK__SLURM_SPANK_OPTION_gpubind_gpubind";
+
+/// A variable to set or, without a value, to unset.
+pub type Change = (String, Option<String>);
+
+type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The changes that a command makes to its environment, for what it starts: by
+/// its command line, and by the environment that it was started with.
 ///
 /// # Errors
 /// A request in the environment that cannot be understood, where it counts.
 pub fn variables(
     command: Command,
-    wish: &Wish,
-    env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Vec<(&'static str, String)>, RequestError> {
-    let inherited = env(REQUEST_VARIABLE).filter(|text| !text.trim().is_empty());
-    match wish {
-        Wish::Ours(request) => Ok(vec![(REQUEST_VARIABLE, request.to_string())]),
-        // Stand aside for this command, also where an outer one had asked for us.
-        Wish::Slurms if inherited.is_some() => Ok(vec![(REQUEST_VARIABLE, "off".to_owned())]),
-        Wish::Slurms => Ok(Vec::new()),
-        Wish::Nothing => {
-            let request = match &inherited {
-                Some(text) => Some(text.parse::<Request>()?),
-                None => from_slurms_variables(env),
-            };
-            let Some(request) = request else {
-                return Ok(Vec::new());
-            };
-            let mut set = vec![(REQUEST_VARIABLE, request.to_string())];
-            if command == Command::Srun && request.mode != Some(Mode::Off) {
-                set.extend(without_slurms_binding(env));
+    line: &CommandLine,
+    env: Env,
+) -> Result<Vec<Change>, RequestError> {
+    let new_job = starts_a_job(command, env);
+    let inherited = if new_job { personal(env) } else { said(env, REQUEST_VARIABLE) };
+    let mut requests = Vec::new();
+    // Of components without an option of their own.
+    let mut by_inheritance = None;
+    for component in &line.components {
+        let for_group = |group: &usize| match &component.wish {
+            Wish::Ours(request) => Ok(Some(request.clone())),
+            Wish::Slurms => Ok(Some(off())),
+            Wish::Nothing => {
+                let in_this_job = |suffix: &str| match new_job {
+                    true => None,
+                    false => from_slurms_variables(env, suffix),
+                };
+                if let Some(request) = in_this_job(&format!("_HET_GROUP_{group}")) {
+                    return Ok(Some(request));
+                }
+                let request = match &inherited {
+                    Some(text) => Some(text.parse()?),
+                    None => in_this_job("").filter(is_on),
+                };
+                by_inheritance = by_inheritance.take().or(request.clone().filter(is_on));
+                Ok(request)
             }
-            Ok(set)
+        };
+        let found: Result<Vec<_>, RequestError> = component.groups.iter().map(for_group).collect();
+        requests.extend(found?);
+    }
+
+    let mut changes = if new_job { leave_the_outer_job_behind(env) } else { Vec::new() };
+    let of_a_component = requests.iter().flatten().find(|request| is_on(request));
+    let request = match (of_a_component, &inherited) {
+        (Some(request), _) => Some(request.clone()),
+        // To stand aside needs words only where someone has asked.
+        (None, Some(_)) => requests.iter().flatten().next().cloned(),
+        (None, None) => None,
+    };
+    changes.extend(travel_as(request.as_ref(), env));
+    let text = |request: &Option<Request>| request.as_ref().unwrap_or(&off()).to_string();
+    let is_for_all = requests.iter().all(|other| text(other) == text(&request));
+    if command == Command::Srun && !is_for_all {
+        let list: Vec<String> = requests.iter().map(text).collect();
+        changes.push((COMPONENTS_VARIABLE.to_owned(), Some(list.join(";"))));
+    } else {
+        changes.extend(unset(env, COMPONENTS_VARIABLE));
+    }
+    if command == Command::Srun && request.is_some() {
+        // So that what a task finds there is its own step's.
+        changes.extend(unset(env, STEP_BIND_VARIABLE));
+        if let Some(request) = by_inheritance {
+            changes.extend(without_slurms_binding(&request, env));
         }
+    }
+    Ok(changes)
+}
+
+/// Reads a TRES binding, `gres/gpu:…` or before 23.11 `gpu:…`, with other TRES
+/// beside it after a `+`; `None` where it says nothing of GPUs.
+pub fn tres_bind_text(text: &str) -> Option<Result<BindText, RequestError>> {
+    text.split('+').find_map(gpu_part).map(bind_text)
+}
+
+fn gpu_part(part: &str) -> Option<&str> {
+    part.strip_prefix("gres/gpu:").or(part.strip_prefix("gpu:"))
+}
+
+/// Whether what the command starts belongs to another job than the environment.
+/// srun starts a step where it knows of a job (srun_job.c, existing_allocation).
+fn starts_a_job(command: Command, env: Env) -> bool {
+    command != Command::Srun || !is_in_a_job(env)
+}
+
+fn is_in_a_job(env: Env) -> bool {
+    ["SLURM_JOB_ID", "SLURM_JOBID"].iter().any(|name| env(name).is_some())
+}
+
+/// A variable's value that says something.
+fn said(env: Env, name: &str) -> Option<String> {
+    env(name).filter(|text| !text.trim().is_empty())
+}
+
+/// The user's personal default.
+fn personal(env: Env) -> Option<String> {
+    let request = said(env, REQUEST_VARIABLE);
+    match env(ORIGIN_VARIABLE).as_deref().and_then(|origin| origin.split_once(';')) {
+        Some((jobs, personal)) if request.as_deref() == Some(jobs) => {
+            Some(personal.to_owned()).filter(|personal| !personal.is_empty())
+        }
+        _ => request,
     }
 }
 
-/// The request in the variables by which sbatch and salloc hand their own
-/// `--gpu-bind` down to srun: `#SBATCH --gpu-bind=none,spank:…` arrives so.
-fn from_slurms_variables(env: &dyn Fn(&str) -> Option<String>) -> Option<Request> {
+/// The changes after which `request` is what holds, for now, and the personal
+/// default is not forgotten.
+pub fn travel_as(request: Option<&Request>, env: Env) -> Vec<Change> {
+    let text = request.map(ToString::to_string);
+    let personal = personal(env);
+    let is_personal = |text: &str| {
+        let personal = personal.as_deref().and_then(|personal| personal.parse::<Request>().ok());
+        personal.is_some_and(|personal| personal.to_string() == text)
+    };
+    let mut changes = Vec::new();
+    match &text {
+        Some(text) if !is_personal(text) => {
+            let origin = format!("{text};{}", personal.as_deref().unwrap_or_default());
+            changes.push((ORIGIN_VARIABLE.to_owned(), Some(origin)));
+        }
+        _ => changes.extend(unset(env, ORIGIN_VARIABLE)),
+    }
+    if text.is_some() || said(env, REQUEST_VARIABLE).is_some() {
+        changes.insert(0, (REQUEST_VARIABLE.to_owned(), text));
+    }
+    changes
+}
+
+/// What an outer job's request has left in Slurm's own variables: an inner step
+/// of the new job would take it for the new job's.
+fn leave_the_outer_job_behind(env: Env) -> Vec<Change> {
+    if !is_in_a_job(env) && env(ORIGIN_VARIABLE).is_none() {
+        return Vec::new();
+    }
+    let components = env("SLURM_HET_SIZE").and_then(|size| size.parse().ok()).unwrap_or(0);
+    // Slurm keeps the older name of the same thing up, too.
+    let groups = (0..components.min(128))
+        .flat_map(|group: u32| ["HET", "PACK"].map(|name| format!("_{name}_GROUP_{group}")));
+    let mut changes: Vec<Change> = unset(env, SCRIPT_OPTION).into_iter().collect();
+    for suffix in [String::new()].into_iter().chain(groups) {
+        let (gpu, tres) = (format!("{GPU_BIND}{suffix}"), format!("{TRES_BIND}{suffix}"));
+        if env(&gpu).is_some_and(|text| is_ours(&text)) {
+            changes.push((gpu, None));
+        }
+        if let Some(text) = env(&tres) {
+            let others = |part: &&str| gpu_part(part).is_none_or(|text| !is_ours(text));
+            let kept: Vec<&str> = text.split('+').filter(others).collect();
+            let kept = kept.join("+");
+            if kept != text {
+                changes.push((tres, Some(kept).filter(|kept| !kept.is_empty())));
+            }
+        }
+    }
+    changes
+}
+
+fn is_ours(text: &str) -> bool {
+    matches!(bind_text(text), Ok(BindText::Ours { .. }))
+}
+
+/// The request in Slurm's own variables: `#SBATCH --gpu-bind=none,spank:…`
+/// arrives so, and in a heterogeneous job, each component's with a suffix.
+fn from_slurms_variables(env: Env, suffix: &str) -> Option<Request> {
     // The later one wins in srun, too (src/srun/libsrun/opt.c, env_vars).
-    let tres = env("SLURM_TRES_BIND");
-    let tres = tres.as_deref().and_then(|text| {
-        text.split('+')
-            .find_map(|part| part.strip_prefix("gres/gpu:").or(part.strip_prefix("gpu:")))
-    });
-    let text = tres.map(str::to_owned).or_else(|| env("SLURM_GPU_BIND"))?;
-    match bind_text(&text) {
+    let tres = env(&format!("{TRES_BIND}{suffix}"));
+    let tres = tres.as_deref().and_then(tres_bind_text);
+    let text = tres.or_else(|| Some(bind_text(&env(&format!("{GPU_BIND}{suffix}"))?)))?;
+    match text {
         Ok(BindText::Ours { request, .. }) => Some(request),
-        Ok(BindText::Slurms) | Err(_) => None,
+        Ok(BindText::Slurms) => Some(off()),
+        Err(_) => None,
     }
 }
 
 /// Keeps Slurm from narrowing each task to some GPUs, as `--gpus-per-task` and
 /// inherited options would. 23.11 and later hand SLURM_TRES_BIND down and read
 /// it after SLURM_GPU_BIND, so where it is set it must say the same.
-fn without_slurms_binding(env: &dyn Fn(&str) -> Option<String>) -> Vec<(&'static str, String)> {
-    let mut set = vec![("SLURM_GPU_BIND", NO_BINDING.to_owned())];
-    if env("SLURM_TRES_BIND").is_some() {
-        set.push(("SLURM_TRES_BIND", format!("gres/gpu:{NO_BINDING}")));
+fn without_slurms_binding(request: &Request, env: Env) -> Vec<Change> {
+    let text = format!("none,spank:{request}");
+    let mut set = vec![(GPU_BIND.to_owned(), Some(text.clone()))];
+    if let Some(tres) = env(TRES_BIND) {
+        let others = tres.split('+').filter(|part| !part.is_empty() && gpu_part(part).is_none());
+        let ours = format!("gres/gpu:{text}");
+        let parts: Vec<&str> = others.chain([ours.as_str()]).collect();
+        set.push((TRES_BIND.to_owned(), Some(parts.join("+"))));
     }
     set
 }
 
+fn unset(env: Env, name: &str) -> Option<Change> {
+    env(name).is_some().then(|| (name.to_owned(), None))
+}
+
+fn off() -> Request {
+    Request { mode: Some(Mode::Off), ..Request::default() }
+}
+
+fn is_on(request: &Request) -> bool {
+    request.mode != Some(Mode::Off)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
+    use super::super::read_command_line;
     use super::*;
 
-    /// The variables that are set, as `NAME=value` words.
-    fn set(command: Command, wish: &Wish, env: &[(&str, &str)]) -> String {
-        let get = |name: &str| {
-            env.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
-        };
-        let set = variables(command, wish, &get).unwrap();
+    /// Those variables of `env` that a command's change leaves set, as
+    /// `NAME=value` words in the order of their names.
+    fn after(typed: &str, env: &[(&str, &str)]) -> Result<String, RequestError> {
+        let argv: Vec<OsString> = typed.split(' ').map(OsString::from).collect();
+        let command = Command::from_argv0(&argv[0]).unwrap();
+        let line = read_command_line(command, &argv, &|_| true).unwrap();
+        let mut left: std::collections::BTreeMap<String, String> =
+            env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        for (name, value) in variables(command, &line, &|name: &str| left.get(name).cloned())? {
+            match value {
+                Some(value) => left.insert(name, value),
+                None => left.remove(&name),
+            };
+        }
         let words: Vec<String> =
-            set.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        words.join(" ")
+            left.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        Ok(words.join(" "))
+    }
+
+    #[track_caller]
+    fn becomes(typed: &str, env: &[(&str, &str)], left: &str) {
+        assert_eq!(after(typed, env).unwrap(), left, "{typed} with {env:?}");
+    }
+
+    const IN_A_JOB: (&str, &str) = ("SLURM_JOB_ID", "7");
+
+    #[test]
+    fn a_request_of_the_command_line_takes_the_place_of_the_personal_default() {
+        let origin = "SLURM_GPUBIND=single SLURM_GPUBIND_ORIGIN=single;";
+        becomes("srun --gpubind=single x", &[], origin);
+        let default = [("SLURM_GPUBIND", "first,verbose")];
+        becomes("srun --gpubind=single x", &default, &format!("{origin}first,verbose"));
+        becomes("sbatch --gpu-bind=spank x", &[("SLURM_GPUBIND", "auto")], "SLURM_GPUBIND=auto");
     }
 
     #[test]
-    fn the_command_line_replaces_what_was_inherited() {
-        let single = Wish::Ours("single".parse().unwrap());
-        let inherited = [("SLURM_GPUBIND", "first,verbose")];
-        assert_eq!(set(Command::Srun, &single, &inherited), "SLURM_GPUBIND=single");
-        assert_eq!(
-            set(Command::Sbatch, &Wish::Ours(Request::default()), &[]),
-            "SLURM_GPUBIND=auto"
-        );
+    fn slurms_own_binding_switches_a_request_off_and_adds_nothing_where_there_is_none() {
+        let left = "SLURM_GPUBIND=off SLURM_GPUBIND_ORIGIN=off;auto";
+        becomes("srun --gpu-bind=closest x", &[("SLURM_GPUBIND", "auto")], left);
+        becomes("srun --gpu-bind=closest x", &[], "");
+        becomes("srun --gpu-bind=closest x", &[("SLURM_GPUBIND", " ")], "SLURM_GPUBIND= ");
     }
 
     #[test]
-    fn slurms_own_binding_switches_an_inherited_request_off_and_adds_nothing_else() {
-        assert_eq!(
-            set(Command::Srun, &Wish::Slurms, &[("SLURM_GPUBIND", "auto")]),
-            "SLURM_GPUBIND=off"
-        );
-        assert_eq!(set(Command::Srun, &Wish::Slurms, &[]), "");
-    }
-
-    #[test]
-    fn an_inherited_request_keeps_slurm_from_binding_in_srun() {
-        let env = [("SLURM_GPUBIND", "single")];
-        assert_eq!(
-            set(Command::Srun, &Wish::Nothing, &env),
-            "SLURM_GPUBIND=single SLURM_GPU_BIND=none,spank"
-        );
-        assert_eq!(set(Command::Sbatch, &Wish::Nothing, &env), "SLURM_GPUBIND=single");
-        let env = [("SLURM_GPUBIND", "single"), ("SLURM_TRES_BIND", "gres/gpu:per_task:1")];
-        let set = set(Command::Srun, &Wish::Nothing, &env);
-        assert!(set.ends_with("SLURM_TRES_BIND=gres/gpu:none,spank"), "{set}");
+    fn without_options_a_step_has_the_request_of_its_job_and_slurm_binds_nothing() {
+        let request = ("SLURM_GPUBIND", "single");
+        let left = "SLURM_GPUBIND=single SLURM_GPU_BIND=none,spank:single";
+        becomes("srun x", &[request], left);
+        becomes("sbatch x", &[request], "SLURM_GPUBIND=single");
+        let tres = ("SLURM_TRES_BIND", "gres/nic:closest+gres/gpu:per_task:1");
+        let left = format!("{left} SLURM_TRES_BIND=gres/nic:closest+gres/gpu:none,spank:single");
+        becomes("srun x", &[request, tres], &left);
+        becomes("srun x", &[("SLURM_GPUBIND", "off")], "SLURM_GPUBIND=off");
     }
 
     #[test]
@@ -122,25 +300,100 @@ mod tests {
             ("SLURM_TRES_BIND", "gres/gpu:none,spank:first"),
             ("SLURM_TRES_BIND", "gres/nic:closest+gres/gpu:none,spank:first"),
         ] {
-            let set = set(Command::Srun, &Wish::Nothing, &[(name, value)]);
-            assert!(set.starts_with("SLURM_GPUBIND=first "), "{name}={value}: {set}");
+            let left = after("srun x", &[IN_A_JOB, (name, value)]).unwrap();
+            assert!(left.starts_with("SLURM_GPUBIND=first SLURM_GPUBIND_ORIGIN=first;"), "{left}");
         }
+        let closest = [IN_A_JOB, ("SLURM_GPU_BIND", "closest")];
+        becomes("srun x", &closest, "SLURM_GPU_BIND=closest SLURM_JOB_ID=7");
+    }
+
+    #[test]
+    fn a_job_that_is_submitted_from_inside_another_starts_with_the_personal_default() {
+        let outer = [
+            IN_A_JOB,
+            ("SLURM_GPUBIND", "single"),
+            ("SLURM_GPUBIND_ORIGIN", "single;"),
+            ("SLURM_GPU_BIND", "none,spank:single"),
+            ("SLURM_TRES_BIND", "gres/gpu:none,spank:single"),
+            (SCRIPT_OPTION, "single"),
+        ];
+        for typed in ["sbatch x", "salloc x", "sbatch --gpu-bind=closest x"] {
+            becomes(typed, &outer, "SLURM_JOB_ID=7");
+        }
+        // A step of the same job, on the other hand, has the job's request.
+        assert!(after("srun x", &outer).unwrap().contains("SLURM_GPUBIND=single "));
+        let with_default = [&outer[..], &[("SLURM_GPUBIND_ORIGIN", "single;first")]].concat();
+        becomes("sbatch x", &with_default, "SLURM_GPUBIND=first SLURM_JOB_ID=7");
+        let own = "SLURM_GPUBIND=auto SLURM_GPUBIND_ORIGIN=auto;first SLURM_JOB_ID=7";
+        becomes("sbatch --gpubind=auto x", &with_default, own);
+        // What the user exports in the job is the user's.
+        let exported = [&outer[..1], &[("SLURM_GPUBIND", "first"), outer[2]]].concat();
+        becomes("sbatch x", &exported, "SLURM_GPUBIND=first SLURM_JOB_ID=7");
+        let slurms = [IN_A_JOB, ("SLURM_TRES_BIND", "gres/nic:closest+gres/gpu:single:1")];
+        let left = "SLURM_JOB_ID=7 SLURM_TRES_BIND=gres/nic:closest+gres/gpu:single:1";
+        becomes("sbatch x", &slurms, left);
+    }
+
+    #[test]
+    fn an_outer_heterogeneous_job_is_left_behind_as_well() {
+        let outer = [
+            IN_A_JOB,
+            ("SLURM_HET_SIZE", "2"),
+            ("SLURM_GPU_BIND_HET_GROUP_0", "closest"),
+            ("SLURM_GPU_BIND_HET_GROUP_1", "none,spank"),
+            ("SLURM_GPU_BIND_PACK_GROUP_1", "none,spank"),
+        ];
+        let left = "SLURM_GPU_BIND_HET_GROUP_0=closest SLURM_HET_SIZE=2 SLURM_JOB_ID=7";
+        becomes("sbatch x", &outer, left);
+    }
+
+    #[test]
+    fn components_that_differ_travel_in_a_list() {
+        let list = "SLURM_GPUBIND=auto SLURM_GPUBIND_COMPONENTS=auto;first \
+                    SLURM_GPUBIND_ORIGIN=auto;";
+        becomes("srun --gpubind=auto a : --gpubind=first b", &[], list);
+        let stale = [("SLURM_GPUBIND_COMPONENTS", "single;off"), ("SLURMD_TRES_BIND", "gpu:none")];
+        becomes("srun --gpubind=auto a : --gpubind=first b", &stale, list);
+        let same = "SLURM_GPUBIND=first SLURM_GPUBIND_ORIGIN=first;";
+        becomes("srun --gpubind=first a : --gpubind=first b", &stale, same);
+        let left = after("srun a : --gpubind=first b : --gpu-bind=closest c", &[]).unwrap();
+        assert!(left.contains("COMPONENTS=off;first;off "), "{left}");
+        let left = after("srun --het-group=0,2 --gpubind=first a : b", &[]).unwrap();
+        assert!(left.contains("COMPONENTS=first;first;off "), "{left}");
+    }
+
+    #[test]
+    fn each_component_of_a_heterogeneous_job_hands_its_request_down() {
+        let job = [
+            IN_A_JOB,
+            ("SLURM_GPUBIND", "first"),
+            ("SLURM_GPU_BIND_HET_GROUP_0", "none,spank:single"),
+            ("SLURM_GPU_BIND_HET_GROUP_1", "none,spank:first"),
+            ("SLURM_GPU_BIND_HET_GROUP_2", "closest"),
+        ];
+        let left = after("srun --het-group=0-2 a", &job).unwrap();
+        assert!(left.contains("SLURM_GPUBIND_COMPONENTS=single;first;off "), "{left}");
+        assert!(!left.contains("SLURM_GPU_BIND="), "{left}");
+        let left = after("srun --het-group=1 a", &job).unwrap();
+        assert!(left.starts_with("SLURM_GPUBIND=first SLURM_GPU_BIND_HET"), "{left}");
     }
 
     #[test]
     fn without_a_request_nothing_is_set() {
-        for env in [&[][..], &[("SLURM_GPUBIND", " ")], &[("SLURM_GPU_BIND", "closest")]] {
-            assert_eq!(set(Command::Srun, &Wish::Nothing, env), "");
+        for env in [&[][..], &[("SLURMD_TRES_BIND", "gpu:none")], &[("SLURM_GPU_BIND", "closest")]]
+        {
+            for typed in ["srun x", "sbatch x", "salloc x", "srun a : b"] {
+                let same = env.first().map(|(name, value)| format!("{name}={value}"));
+                becomes(typed, env, &same.unwrap_or_default());
+            }
         }
-        let off = [("SLURM_GPUBIND", "off")];
-        assert_eq!(set(Command::Srun, &Wish::Nothing, &off), "SLURM_GPUBIND=off");
     }
 
     #[test]
     fn a_bad_request_in_the_environment_counts_only_where_it_is_used() {
-        let env = |name: &str| (name == "SLURM_GPUBIND").then(|| "nonsense".to_owned());
-        assert!(variables(Command::Srun, &Wish::Nothing, &env).is_err());
-        assert!(variables(Command::Srun, &Wish::Slurms, &env).is_ok());
-        assert!(variables(Command::Srun, &Wish::Ours(Request::default()), &env).is_ok());
+        let bad = [("SLURM_GPUBIND", "nonsense")];
+        assert!(after("srun x", &bad).is_err());
+        assert!(after("srun --gpu-bind=closest x", &bad).is_ok());
+        assert!(after("srun --gpubind=auto x", &bad).is_ok());
     }
 }

@@ -5,12 +5,14 @@
 //! in [`crate::node`]; who gets what is in [`crate::plan`].
 
 mod allocation;
+mod component;
 mod cpu_bind;
 mod layout;
 mod ranks;
 mod reach;
 
 pub use allocation::{Allocation, Entry, GpuLists};
+pub use component::{Place, request};
 pub use cpu_bind::{CpuBindError, task_cpus};
 pub use layout::{Distribution, Layout, LayoutError, layout, sockets};
 pub use ranks::{Ranks, master_port};

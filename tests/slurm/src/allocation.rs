@@ -16,7 +16,7 @@ pub const TESTS: &[Test] = &[
 /// Runs `work` while other jobs hold GPUs of the first node: one job for each
 /// number of GPUs. Jobs listed in `freed` end before `work` begins.
 fn while_held(cluster: &Cluster, held: &[u32], freed: &[usize], work: impl FnOnce()) {
-    let node = format!("{}-0", cluster.kind.name);
+    let node = cluster.node(0);
     let mut jobs = Vec::new();
     for gpus in held {
         let gpus = format!("--gpus-per-node={gpus}");
@@ -65,7 +65,7 @@ fn wait_for(cluster: &Cluster, job: &str, state: &str) {
 /// Checks a step on the first node: its tasks get just these GPUs, and reach
 /// them all.
 fn gets(cluster: &Cluster, gpus: &[usize]) {
-    let node = format!("{}-0", cluster.kind.name);
+    let node = cluster.node(0);
     let count = gpus.len().to_string();
     let per_node = format!("--gpus-per-node={count}");
     let options = ["-w", &node, "-N1", "-n", &count, &per_node, "--gpu-bind=spank"];
@@ -102,7 +102,7 @@ fn reachable(cluster: &Cluster, options: &[&str]) -> Vec<Vec<usize>> {
         "r=; for g in 0 1 2 3 4 5 6 7; do [ -w {}/nvidia$g ] && r=$r$g; done; echo $r",
         dev.display()
     );
-    let words = [&["srun", "--overcommit"], options, &["sh", "-c", &script]].concat();
+    let words = [&["srun"], options, &["sh", "-c", &script]].concat();
     let ran = cluster.run(&words);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let digits = |line: &str| line.bytes().map(|digit| usize::from(digit - b'0')).collect();

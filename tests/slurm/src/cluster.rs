@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+/// The Slurm that this machine has installed.
+pub const HOST: &str = "host";
+
 /// What kind of cluster a test runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
-    /// Its name; its nodes are NAME-0, NAME-1.
+    /// What tests call it; a cluster's own name may say more, see [`Cluster::name`].
     pub name: &'static str,
     /// What to give to `scripts/cluster start` besides the name.
     pub options: &'static [&'static str],
@@ -57,7 +60,10 @@ pub const EMPTY: Kind =
 /// A running cluster; stopped when dropped.
 pub struct Cluster {
     pub kind: Kind,
+    name: String,
     root: PathBuf,
+    system: PathBuf,
+    release: (u32, u32),
 }
 
 /// What a command printed and how it ended.
@@ -72,28 +78,57 @@ pub struct Ran {
 pub type Tasks = BTreeMap<u32, BTreeMap<String, String>>;
 
 impl Cluster {
-    /// Starts a cluster with what target/stage holds.
-    pub fn start(kind: Kind) -> Cluster {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-        let cluster = Cluster { kind, root };
+    /// Starts a cluster with what target/stage holds. `slurm` is what
+    /// `scripts/cluster start --slurm` takes.
+    pub fn start(kind: Kind, slurm: &str) -> Cluster {
+        let name = match slurm {
+            HOST => kind.name.to_owned(),
+            other => format!("{}-{other}", kind.name),
+        };
+        let root = root();
+        let system = match slurm {
+            HOST => PathBuf::from("/"),
+            other => root.join("target/slurm-roots").join(other),
+        };
+        let mut cluster = Cluster { kind, name, root, system, release: (0, 0) };
         let mut start = Command::new(cluster.root.join("scripts/cluster"));
-        start.args(["start", "--no-build", "--name", kind.name]).args(kind.options);
+        start.args(["start", "--no-build", "--slurm", slurm, "--name", &cluster.name]);
+        start.args(kind.options);
         if let Some(faults) = kind.faults {
-            let machine = cluster.root.join("target").join(format!("{}.toml", kind.name));
+            let machine = cluster.root.join("target").join(format!("{}.toml", cluster.name));
             let text = std::fs::read_to_string(cluster.fixture()).unwrap();
             std::fs::write(&machine, format!("{text}\n[faults]\n{faults}\n")).unwrap();
             start.arg("--machine").arg(machine);
         }
         let started = start.stdin(Stdio::null()).output().unwrap();
         let said = String::from_utf8_lossy(&started.stderr);
-        assert!(started.status.success(), "cluster {} did not start:\n{said}", kind.name);
+        assert!(started.status.success(), "cluster {} did not start:\n{said}", cluster.name);
+        cluster.release = release(&cluster.run(&["srun", "--version"]).stdout);
         cluster
+    }
+
+    /// The cluster's name; its nodes are NAME-0, NAME-1.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name of a node, counted from 0.
+    pub fn node(&self, number: usize) -> String {
+        format!("{}-{number}", self.name)
+    }
+
+    /// Whether Slurm is of this release or a later one. For what Slurm itself
+    /// does differently, never for what gpubind does.
+    pub fn slurm_is_at_least(&self, year: u32, month: u32) -> bool {
+        self.release >= (year, month)
     }
 
     /// A command to run in the cluster.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(self.root.join("scripts/cluster"));
-        command.args(["exec", self.kind.name, "--"]).args(words).stdin(Stdio::null());
+        // A step that never starts or ends fails its test, and only that.
+        command.args(["exec", &self.name, "--", "timeout", "--kill-after=5", "60"]);
+        command.args(words).stdin(Stdio::null());
         // Messages are compared: no translations.
         command.env("LC_ALL", "C");
         command
@@ -120,7 +155,7 @@ impl Cluster {
 
     /// As [`Cluster::tasks`], with more environment for srun.
     pub fn tasks_with(&self, env: &[(&str, &str)], options: &[&str]) -> (Tasks, String) {
-        let words = [&["srun", "--label", "--overcommit"], options, &["/usr/bin/env"]].concat();
+        let words = [&["srun", "--label"], options, &["/usr/bin/env"]].concat();
         let ran = self.run_with(env, &words);
         assert_eq!(ran.code, Some(0), "{words:?} failed:\n{}", ran.stderr);
         (tasks_of(&ran.stdout), ran.stderr)
@@ -143,7 +178,7 @@ impl Cluster {
 
     /// The cluster's folder.
     pub fn folder(&self) -> PathBuf {
-        self.root.join("target/cluster").join(self.kind.name)
+        self.root.join("target/cluster").join(&self.name)
     }
 
     /// UUIDs of the node's GPUs in PCI order, from the machine's fixture.
@@ -158,14 +193,24 @@ impl Cluster {
         self.root.join("tests/machines/two-cpu.toml")
     }
 
+    /// A file of the system that Slurm runs in, by its path in there.
+    pub fn system_file(&self, path: &str) -> PathBuf {
+        self.system.join(path.trim_start_matches('/'))
+    }
+
+    /// The folder with the program and the libraries that the clusters use.
+    pub fn stage(&self) -> PathBuf {
+        self.root.join("target/stage")
+    }
+
     /// The `gpubind` program that the clusters use.
     pub fn program(&self) -> PathBuf {
-        self.root.join("target/stage/gpubind")
+        self.stage().join("gpubind")
     }
 
     /// What slurmd and slurmstepd of the first node have logged so far.
     pub fn log(&self) -> String {
-        let file = self.folder().join(format!("log/{}-0.log", self.kind.name));
+        let file = self.folder().join(format!("log/{}.log", self.node(0)));
         std::fs::read_to_string(file).unwrap()
     }
 }
@@ -173,7 +218,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         let mut stop = Command::new(self.root.join("scripts/cluster"));
-        let stopped = stop.args(["stop", self.kind.name]).output().unwrap();
+        let stopped = stop.args(["stop", &self.name]).output().unwrap();
         if !stopped.status.success() {
             eprintln!("{}", String::from_utf8_lossy(&stopped.stderr));
         }
@@ -187,6 +232,21 @@ impl From<Output> for Ran {
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
             code: output.status.code(),
         }
+    }
+}
+
+/// The checkout.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Reads `slurm-wlm 24.11.5` as year and month.
+fn release(version: &str) -> (u32, u32) {
+    let mut numbers = version.trim().rsplit(' ').next().unwrap_or_default().split('.');
+    let mut next = || numbers.next().and_then(|number| number.parse().ok());
+    match (next(), next()) {
+        (Some(year), Some(month)) => (year, month),
+        _ => panic!("not a Slurm version: {version:?}"),
     }
 }
 

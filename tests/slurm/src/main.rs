@@ -4,23 +4,26 @@
 //! when the first test of its kind begins and stopped after the last. Tests of
 //! one cluster run one after the other: they hold GPUs, and look at logs.
 //! `scripts/test` builds what they need; `cargo run -p slurm-tests -- NAME` runs
-//! some of them with what was built last.
+//! some of them with what was built last. `--slurm RELEASE` before all other
+//! arguments takes another Slurm than this machine's, see scripts/cluster --help.
 
 // Tests end by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod allocation;
 mod cluster;
+mod kinds_of_steps;
 mod modes;
 mod quiet;
 mod requests;
+mod symbols;
 mod trouble;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-use cluster::{Cluster, Kind};
+use cluster::{Cluster, HOST, Kind};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// One test: its name, the kinds of cluster that it runs on, and what it does.
@@ -30,11 +33,21 @@ pub type Test = (&'static str, &'static [Kind], fn(&Cluster));
 static RUNNING: Mutex<Option<Cluster>> = Mutex::new(None);
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
+    let mut words: Vec<String> = std::env::args().collect();
+    let slurm: &'static str = slurm_of(&mut words).leak();
+    let mut arguments = Arguments::from_iter(words);
     // Clusters are started in turn, so tests run in turn.
     arguments.test_threads = Some(1);
-    let tests =
-        [requests::TESTS, modes::TESTS, allocation::TESTS, trouble::TESTS, quiet::TESTS].concat();
+    let tests = [
+        symbols::TESTS,
+        requests::TESTS,
+        modes::TESTS,
+        kinds_of_steps::TESTS,
+        allocation::TESTS,
+        trouble::TESTS,
+        quiet::TESTS,
+    ]
+    .concat();
     let mut kinds: Vec<Kind> = Vec::new();
     for kind in tests.iter().flat_map(|(_, kinds, _)| *kinds) {
         if !kinds.contains(kind) {
@@ -45,8 +58,9 @@ fn main() -> ExitCode {
     for kind in kinds {
         for (name, _, body) in tests.iter().filter(|(_, kinds, _)| kinds.contains(&kind)) {
             let body = *body;
-            let name = format!("{}::{name}", kind.name);
-            trials.push(Trial::test(name, move || run(kind, body)));
+            let prefix = if slurm == HOST { String::new() } else { format!("{slurm}::") };
+            let name = format!("{prefix}{}::{name}", kind.name);
+            trials.push(Trial::test(name, move || run(kind, slurm, body)));
         }
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
@@ -54,14 +68,23 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
+/// Takes `--slurm RELEASE` off the front of the command line.
+fn slurm_of(words: &mut Vec<String>) -> String {
+    if words.len() > 2 && words[1] == "--slurm" {
+        words.remove(1);
+        return words.remove(1);
+    }
+    HOST.to_owned()
+}
+
 /// Runs one test on a cluster of its kind.
-fn run(kind: Kind, body: fn(&Cluster)) -> Result<(), Failed> {
+fn run(kind: Kind, slurm: &str, body: fn(&Cluster)) -> Result<(), Failed> {
     let mut running = RUNNING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         if running.as_ref().is_none_or(|cluster| cluster.kind != kind) {
             // The old one goes first: fewer daemons side by side.
             *running = None;
-            *running = Some(Cluster::start(kind));
+            *running = Some(Cluster::start(kind, slurm));
         }
         if let Some(cluster) = running.as_ref() {
             body(cluster);

@@ -207,7 +207,7 @@ fn rank_variables(cluster: &Cluster) {
     assert_eq!(each(&tasks, "LOCAL_RANK"), ["0"; 8], "the one GPU is device 0");
     assert_eq!(each(&tasks, "LOCAL_WORLD_SIZE"), ["4"; 8]);
     assert_eq!(each(&tasks, "NODE_RANK"), ["0", "0", "0", "0", "1", "1", "1", "1"]);
-    assert_eq!(each(&tasks, "MASTER_ADDR"), [format!("{}-0", cluster.kind.name).as_str(); 8]);
+    assert_eq!(each(&tasks, "MASTER_ADDR"), [cluster.node(0).as_str(); 8]);
     let ports: BTreeSet<&str> = each(&tasks, "MASTER_PORT").into_iter().collect();
     assert_eq!(ports.len(), 1, "{ports:?}");
 
@@ -258,12 +258,8 @@ fn verbose_tells_each_rank(cluster: &Cluster) {
     let lines = ours(&stderr);
     assert_eq!(lines.len(), 4, "{stderr}");
     for (rank, env) in &tasks {
-        let node = rank / 2;
-        let start = format!(
-            "gpubind: rank {rank} on {}-{node}, local rank {}: ",
-            cluster.kind.name,
-            rank % 2
-        );
+        let node = cluster.node((rank / 2) as usize);
+        let start = format!("gpubind: rank {rank} on {node}, local rank {}: ", rank % 2);
         let line = lines.iter().find(|line| line.contains(&start)).expect("a line for each rank");
         for part in ["GPUBIND_GPU_UUID", "GPUBIND_GPU_PCI"] {
             assert!(line.contains(&env[part]), "{line} lacks {}", env[part]);

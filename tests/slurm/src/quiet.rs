@@ -16,7 +16,7 @@ pub const TESTS: &[Test] = &[
 static WITH_PLUGIN: OnceLock<Tasks> = OnceLock::new();
 
 fn without_a_request_nothing_changes(cluster: &Cluster) {
-    let node = format!("{}-0", cluster.kind.name);
+    let node = cluster.node(0);
     let (tasks, stderr) = cluster.tasks(&["-w", &node, "-N1", "-n4", "--gpus-per-node=8"]);
     assert_eq!(ours(&stderr), [""; 0]);
     let tasks: Tasks =
@@ -49,10 +49,11 @@ fn difference<'a>(one: &'a Tasks, other: &'a Tasks) -> impl Iterator<Item = Stri
 
 /// An environment without what differs between any two steps.
 fn comparable(env: BTreeMap<String, String>, cluster: &Cluster) -> BTreeMap<String, String> {
-    const DIFFER: [&str; 9] = [
+    const DIFFER: [&str; 10] = [
         "_PORT",
         "JOBID",
         "JOB_ID",
+        "SLUID",
         "PID",
         "SLURM_CONF",
         "HOST",
@@ -64,7 +65,7 @@ fn comparable(env: BTreeMap<String, String>, cluster: &Cluster) -> BTreeMap<Stri
         .filter(|(name, _)| !DIFFER.iter().any(|part| name.contains(part)))
         // By the tests' cargo, or by the cluster's name.
         .filter(|(name, _)| !name.starts_with("CARGO") && name != "LD_LIBRARY_PATH")
-        .map(|(name, value)| (name, value.replace(cluster.kind.name, "CLUSTER")))
+        .map(|(name, value)| (name, value.replace(cluster.name(), "CLUSTER")))
         .collect()
 }
 

@@ -37,7 +37,7 @@ fn slurmd_has_the_node_read(cluster: &Cluster) {
         std::thread::sleep(Duration::from_millis(50));
     };
     assert_eq!((meta.uid(), meta.mode() & 0o777), (0, 0o644));
-    let step = ["-w", &format!("{}-0", cluster.kind.name), "-N1", "-n8", "--gpus-per-node=8"];
+    let step = ["-w", &cluster.node(0), "-N1", "-n8", "--gpus-per-node=8"];
     let bound = [&step[..], &["--gpu-bind=spank"]].concat();
     let probed = "NVML was read for this step";
     let before = cluster.log().matches(probed).count();

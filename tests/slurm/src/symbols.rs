@@ -1,0 +1,85 @@
+//! The plugin's dynamic symbols: what it shows to Slurm, and what it needs of it.
+//!
+//! One binary serves all releases, so it may need only what each of them has; the
+//! oldest that the suite runs on decides. Slurm's programs export all that they
+//! have, so any other name that the plugin showed could be taken for one of theirs.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use object::{Object, ObjectSymbol};
+
+use crate::Test;
+use crate::cluster::{Cluster, EMPTY};
+
+pub const TESTS: &[Test] = &[
+    ("the_plugin_shows_only_spanks_symbols", &[EMPTY], the_plugin_shows_only_spanks_symbols),
+    ("the_plugin_needs_only_what_is_there", &[EMPTY], the_plugin_needs_only_what_is_there),
+];
+
+/// The programs that load the plugin.
+const PROGRAMS: [&str; 5] = ["srun", "sbatch", "salloc", "slurmd", "slurmstepd"];
+
+const PLUGIN: &str = "spank_gpubind.so";
+
+fn the_plugin_shows_only_spanks_symbols(cluster: &Cluster) {
+    let (shown, _) = symbols(&cluster.stage().join(PLUGIN));
+    for name in &shown {
+        let spanks = matches!(name.as_str(), "plugin_name" | "plugin_type" | "plugin_version")
+            || name.starts_with("slurm_spank_")
+            // The crate's, which Slurm calls for an option.
+            || name == "spank_option_callback";
+        assert!(spanks, "the plugin exports {name}");
+    }
+    for name in ["plugin_version", "slurm_spank_init", "slurm_spank_task_init"] {
+        assert!(shown.contains(name), "the plugin does not export {name}: {shown:?}");
+    }
+}
+
+fn the_plugin_needs_only_what_is_there(cluster: &Cluster) {
+    let plugin = cluster.stage().join(PLUGIN);
+    let (_, needed) = symbols(&plugin);
+    assert!(needed.iter().any(|name| name.starts_with("spank_")), "{needed:?}");
+    // What the plugin itself is linked to, all but Slurm, is loaded with it.
+    let own = shown_by(cluster, &libraries(cluster, plugin.to_str().unwrap()));
+    for program in PROGRAMS {
+        let found = cluster.run(&["sh", "-c", &format!("command -v {program}")]);
+        let file = found.stdout.trim();
+        assert!(!file.is_empty(), "no {program}");
+        let mut files = libraries(cluster, file);
+        files.push(file.to_owned());
+        let there = shown_by(cluster, &files);
+        let lacks: Vec<_> =
+            needed.iter().filter(|name| !own.contains(*name) && !there.contains(*name)).collect();
+        assert_eq!(lacks, [""; 0], "{program} lacks what the plugin needs");
+    }
+}
+
+/// The libraries that a program or library is loaded with, in the cluster's system.
+fn libraries(cluster: &Cluster, file: &str) -> Vec<String> {
+    let ran = cluster.run(&["ldd", file]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let paths = ran.stdout.split_whitespace().filter(|word| word.starts_with('/'));
+    paths.map(str::to_owned).collect()
+}
+
+fn shown_by(cluster: &Cluster, files: &[String]) -> BTreeSet<String> {
+    files.iter().flat_map(|file| symbols(&cluster.system_file(file)).0).collect()
+}
+
+/// The dynamic symbols that a file defines, and those that it cannot do without.
+fn symbols(file: &Path) -> (BTreeSet<String>, BTreeSet<String>) {
+    let bytes = std::fs::read(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let elf = object::File::parse(&*bytes).unwrap();
+    let (mut shown, mut needed) = (BTreeSet::new(), BTreeSet::new());
+    for symbol in elf.dynamic_symbols() {
+        let name = symbol.name().unwrap().to_owned();
+        // Not is_definition(): it leaves out libc's indirect functions.
+        if !symbol.is_undefined() {
+            shown.insert(name);
+        } else if !symbol.is_weak() && !name.is_empty() {
+            needed.insert(name);
+        }
+    }
+    (shown, needed)
+}
