@@ -5,18 +5,13 @@ use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gpubind::node::probe::{self, MAX_OUTPUT, ProbeError};
 
-/// One test at a time: a script that another thread's fork still holds open
-/// for writing cannot be executed.
-static ONE: Mutex<()> = Mutex::new(());
-
 struct Script {
     folder: tempfile::TempDir,
-    _one: MutexGuard<'static, ()>,
 }
 
 impl Script {
@@ -27,10 +22,20 @@ impl Script {
             eprintln!("skipped: only root can own the program");
             return None;
         }
-        let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let script = Script { folder: tempfile::tempdir().unwrap(), _one: one };
-        fs::write(script.path(), format!("#!/bin/sh\n{body}\n")).unwrap();
-        fs::set_permissions(script.path(), Permissions::from_mode(0o755)).unwrap();
+        let script = Script { folder: tempfile::tempdir().unwrap() };
+        // Another process writes it: what this one has open for writing, the fork of
+        // another test's thread holds open too, and then it cannot be executed.
+        let mut writer = Command::new("sh")
+            .args(["-euc", r#"printf '#!/bin/sh\n%s\n' "$1" >"$0"; chmod 755 "$0"; echo done"#])
+            .arg(script.path())
+            .arg(body)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = std::io::read_to_string(writer.stdout.take().unwrap()).unwrap();
+        assert_eq!(said, "done\n");
+        // Fails where SIGCHLD is ignored, and has nothing to tell anyway.
+        let _ = writer.wait();
         Some(script)
     }
 
@@ -212,7 +217,7 @@ fn a_process_that_ignores_sigchld_still_gets_the_output() {
         return;
     }
     // An ignored signal stays ignored through exec.
-    let inner = std::process::Command::new("env")
+    let inner = Command::new("env")
         .arg("--ignore-signal=CHLD")
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "a_process_that_ignores_sigchld_still_gets_the_output"])
