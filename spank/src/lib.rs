@@ -4,11 +4,13 @@
 //! |---|---|---|---|
 //! | init | [`client`]: reads the command line, before Slurm does | [`step`]: has the node read | reads plugstack.conf's arguments |
 //! | init_post_opt | [`client`]: takes `#SBATCH --gpubind=` | – | [`step`]: what the step owns, what the node has |
+//! | task_post_fork | – | – | [`step`]: on which CPUs the task may run |
 //! | task_init | – | – | [`task`]: the environment of one task |
 //!
 //! No hook ever returns an error: a failing hook of a required plugin drains
 //! nodes (doc/man/man8/spank.8). Under `strict`, task_init ends its own task.
 
+mod affinity;
 mod argv;
 mod client;
 mod constructor;
@@ -82,6 +84,13 @@ unsafe impl Plugin for Gpubind {
             Ok(Context::Remote) => self.step = step::read(spank, &self.args),
             _ => {}
         });
+        Ok(())
+    }
+
+    fn task_post_fork(&mut self, spank: &mut SpankHandle) -> Hook {
+        if let Some(step) = &self.step {
+            guard("task_post_fork", || step::record(spank, step));
+        }
         Ok(())
     }
 

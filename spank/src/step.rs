@@ -6,6 +6,7 @@ use gpubind::node::{self, Node, Roots, Source, obtain};
 use gpubind::step::GpuLists;
 use slurm_spank::SpankHandle;
 
+use crate::affinity::Affinity;
 use crate::say;
 
 /// Step ids from here up are Slurm's own steps: batch, extern, interactive
@@ -21,6 +22,8 @@ pub struct Step {
     pub lists: GpuLists,
     /// The machine, or why it is not known. Not asked where the step has no GPU.
     pub node: Option<Result<Node, String>>,
+    /// The tasks' CPUs, once they are forked.
+    pub affinity: Option<Affinity>,
 }
 
 /// Reads the step; `None` where gpubind has nothing to do with it.
@@ -37,7 +40,18 @@ pub fn read(spank: &SpankHandle, args: &PlugstackArgs) -> Option<Step> {
     // Slurm sets SLURM_STEP_GPUS for each step with GPUs that have device files,
     // and takes an inherited one away from steps without.
     let node = lists.step_gpus.is_some().then(|| node(args));
-    Some(Step { request, lists, node })
+    let tasks = usize::try_from(spank.job_local_task_count().unwrap_or(0)).unwrap_or(0);
+    let affinity = node.as_ref().and_then(|_| Affinity::new(tasks));
+    Some(Step { request, lists, node, affinity })
+}
+
+/// After a task's fork and before it goes on: its CPUs are final.
+pub fn record(spank: &SpankHandle, step: &Step) {
+    if let (Some(affinity), Ok(task), Ok(process)) =
+        (&step.affinity, spank.task_id(), spank.task_pid())
+    {
+        affinity.record(usize::try_from(task).unwrap_or(usize::MAX), process);
+    }
 }
 
 /// When slurmd starts: has the node read in the background.

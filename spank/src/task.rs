@@ -9,6 +9,7 @@ use gpubind::node::{CpuSet, Node, Roots};
 use gpubind::step::{Allocation, Place, Ranks, master_port, own_cpus, reach, request, task_cpus};
 use slurm_spank::SpankHandle;
 
+use crate::affinity::Affinity;
 use crate::say;
 use crate::step::Step;
 
@@ -50,10 +51,11 @@ pub fn bind(spank: &SpankHandle, step: &Step, args: &PlugstackArgs) {
         Err(_) => Allocation::unknown(&step.lists),
     };
     allocation.notes.iter().for_each(|note| say::debug(note));
+    let recorded = step.affinity.as_ref().and_then(Affinity::of_all_tasks);
     let rank = Rank {
         node,
         allocation: &allocation,
-        tasks: &cpus_of_tasks(spank, &env, node.ok()),
+        tasks: &recorded.unwrap_or_else(|| listed_cpus(spank, &env, node.ok())),
         cpus: &own_cpus(),
         settings: &settings,
         local_rank,
@@ -112,7 +114,7 @@ fn apply(spank: &SpankHandle, edits: &Edits, verbose: bool, env: &dyn Fn(&str) -
 }
 
 /// The CPU set of each of the step's tasks on this node, as far as Slurm tells.
-fn cpus_of_tasks(
+fn listed_cpus(
     spank: &SpankHandle,
     env: &dyn Fn(&str) -> Option<String>,
     node: Option<&Node>,

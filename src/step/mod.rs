@@ -16,4 +16,4 @@ pub use component::{Place, request};
 pub use cpu_bind::{CpuBindError, task_cpus};
 pub use layout::{Distribution, Layout, LayoutError, layout, sockets};
 pub use ranks::{Ranks, master_port};
-pub use reach::{Reach, own_cpus, reach};
+pub use reach::{AFFINITY_CPUS, Reach, cpus_of, own_cpus, reach};

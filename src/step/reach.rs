@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use rustix::fs::{Access, access};
+use rustix::process::Pid;
 
 use crate::node::{CpuSet, Node};
 
@@ -36,11 +37,24 @@ pub fn reach(node: &Node, dev: &Path) -> Reach {
     }
 }
 
+/// How many CPUs the kernel is asked about; of a machine with more nothing is known.
+pub const AFFINITY_CPUS: usize = rustix::thread::CpuSet::MAX_CPU;
+
 /// The calling process's own CPUs, from sched_getaffinity(2); empty where they
-/// cannot be told (more than 1024 CPUs).
+/// cannot be told (more than [`AFFINITY_CPUS`] CPUs).
 pub fn own_cpus() -> CpuSet {
-    match rustix::thread::sched_getaffinity(None) {
-        Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect(),
+    allowed(None)
+}
+
+/// The CPUs of the process with this id; empty where they cannot be told, also
+/// because there is no such process.
+pub fn cpus_of(process: i32) -> CpuSet {
+    Pid::from_raw(process).map_or_else(CpuSet::default, |process| allowed(Some(process)))
+}
+
+fn allowed(process: Option<Pid>) -> CpuSet {
+    match rustix::thread::sched_getaffinity(process) {
+        Ok(set) => (0..AFFINITY_CPUS).filter(|cpu| set.is_set(*cpu)).collect(),
         Err(_) => CpuSet::default(),
     }
 }

@@ -12,6 +12,8 @@
 
 mod allocation;
 mod cluster;
+mod cpu_sets;
+mod gres;
 mod kinds_of_steps;
 mod modes;
 mod quiet;
@@ -44,6 +46,8 @@ fn main() -> ExitCode {
         modes::TESTS,
         kinds_of_steps::TESTS,
         allocation::TESTS,
+        cpu_sets::TESTS,
+        gres::TESTS,
         trouble::TESTS,
         quiet::TESTS,
     ]
