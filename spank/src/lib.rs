@@ -10,7 +10,6 @@
 //! No hook ever returns an error: a failing hook of a required plugin drains
 //! nodes (doc/man/man8/spank.8). Under `strict`, task_init ends its own task.
 
-mod affinity;
 mod argv;
 mod client;
 mod constructor;

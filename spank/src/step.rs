@@ -3,10 +3,9 @@
 
 use gpubind::config::{PlugstackArgs, REQUEST_VARIABLE};
 use gpubind::node::{self, Node, Roots, Source, obtain};
-use gpubind::step::GpuLists;
+use gpubind::step::{Affinity, GpuLists};
 use slurm_spank::SpankHandle;
 
-use crate::affinity::Affinity;
 use crate::say;
 
 /// Step ids from here up are Slurm's own steps: batch, extern, interactive

@@ -6,10 +6,11 @@
 use gpubind::bind::{Edits, Rank, edits, leftovers};
 use gpubind::config::{COMPONENTS_VARIABLE, Change, PlugstackArgs, Settings, travel_as};
 use gpubind::node::{CpuSet, Node, Roots};
-use gpubind::step::{Allocation, Place, Ranks, master_port, own_cpus, reach, request, task_cpus};
+use gpubind::step::{
+    Affinity, Allocation, Place, Ranks, master_port, own_cpus, reach, request, task_cpus,
+};
 use slurm_spank::SpankHandle;
 
-use crate::affinity::Affinity;
 use crate::say;
 use crate::step::Step;
 

@@ -49,6 +49,8 @@ pub struct Request {
     pub local_rank: Option<LocalRank>,
     /// `rank-env=…`.
     pub rank_env: Option<bool>,
+    /// `workers=…`.
+    pub workers: Option<bool>,
     /// `verbose`.
     pub verbose: bool,
     /// `strict`.
@@ -81,7 +83,7 @@ pub enum RequestError {
 }
 
 /// Every item as a user may type it, in the order of the documentation.
-pub const ITEMS: [&str; 14] = [
+pub const ITEMS: [&str; 16] = [
     "auto",
     "single",
     "ordered",
@@ -94,6 +96,8 @@ pub const ITEMS: [&str; 14] = [
     "local-rank=keep",
     "rank-env=on",
     "rank-env=off",
+    "workers=on",
+    "workers=off",
     "verbose",
     "strict",
 ];
@@ -128,6 +132,8 @@ impl FromStr for Request {
                 "local-rank=keep" => request.local_rank = Some(LocalRank::Keep),
                 "rank-env=on" => request.rank_env = Some(true),
                 "rank-env=off" => request.rank_env = Some(false),
+                "workers=on" => request.workers = Some(true),
+                "workers=off" => request.workers = Some(false),
                 "verbose" => request.verbose = true,
                 "strict" => request.strict = true,
                 _ => return Err(RequestError::Unknown { item: item.to_owned() }),
@@ -173,6 +179,7 @@ impl fmt::Display for Request {
                 LocalRank::Keep => "local-rank=keep",
             }),
             self.rank_env.map(|on| if on { "rank-env=on" } else { "rank-env=off" }),
+            self.workers.map(|on| if on { "workers=on" } else { "workers=off" }),
             self.verbose.then_some("verbose"),
             self.strict.then_some("strict"),
         ];

@@ -20,6 +20,8 @@ pub struct Settings {
     pub local_rank: LocalRank,
     /// Whether RANK, WORLD_SIZE and the like are exported where unset.
     pub rank_env: bool,
+    /// Whether a task that keeps several devices loads the worker shim.
+    pub workers: bool,
     /// Whether each rank says on stderr what it got.
     pub verbose: bool,
     /// Whether a task that cannot be bound as asked fails.
@@ -35,6 +37,7 @@ impl From<&Request> for Settings {
             local_rank: request.local_rank.unwrap_or(LocalRank::Virtual),
             // On, because only an explicit request leads here so far.
             rank_env: request.rank_env.unwrap_or(true),
+            workers: request.workers.unwrap_or(true),
             verbose: request.verbose,
             strict: request.strict,
         }

@@ -4,16 +4,20 @@
 //! step's environment and from what the task can reach. What the machine has is
 //! in [`crate::node`]; who gets what is in [`crate::plan`].
 
+mod affinity;
 mod allocation;
 mod component;
 mod cpu_bind;
+mod launcher;
 mod layout;
 mod ranks;
 mod reach;
 
+pub use affinity::Affinity;
 pub use allocation::{Allocation, Entry, GpuLists};
 pub use component::{Place, request};
 pub use cpu_bind::{CpuBindError, task_cpus};
+pub use launcher::{LAUNCHERS, Launcher};
 pub use layout::{Distribution, Layout, LayoutError, layout, sockets};
 pub use ranks::{Ranks, master_port};
-pub use reach::{AFFINITY_CPUS, Reach, cpus_of, own_cpus, reach};
+pub use reach::{Reach, own_cpus, reach};

@@ -38,7 +38,7 @@ pub fn reach(node: &Node, dev: &Path) -> Reach {
 }
 
 /// How many CPUs the kernel is asked about; of a machine with more nothing is known.
-pub const AFFINITY_CPUS: usize = rustix::thread::CpuSet::MAX_CPU;
+pub(super) const AFFINITY_CPUS: usize = rustix::thread::CpuSet::MAX_CPU;
 
 /// The calling process's own CPUs, from sched_getaffinity(2); empty where they
 /// cannot be told (more than [`AFFINITY_CPUS`] CPUs).
@@ -48,7 +48,7 @@ pub fn own_cpus() -> CpuSet {
 
 /// The CPUs of the process with this id; empty where they cannot be told, also
 /// because there is no such process.
-pub fn cpus_of(process: i32) -> CpuSet {
+pub(super) fn cpus_of(process: i32) -> CpuSet {
     Pid::from_raw(process).map_or_else(CpuSet::default, |process| allowed(Some(process)))
 }
 

@@ -7,6 +7,10 @@ use std::process::{Command, Output, Stdio};
 /// The Slurm that this machine has installed.
 pub const HOST: &str = "host";
 
+/// What this variable holds comes before the clusters' names: two checkouts can
+/// then run these tests side by side. Slurm's cgroups are named after nodes.
+const PREFIX_VARIABLE: &str = "GPUBIND_TEST_PREFIX";
+
 /// What kind of cluster a test runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
@@ -81,9 +85,10 @@ impl Cluster {
     /// Starts a cluster with what target/stage holds. `slurm` is what
     /// `scripts/cluster start --slurm` takes.
     pub fn start(kind: Kind, slurm: &str) -> Cluster {
+        let prefix = std::env::var(PREFIX_VARIABLE).unwrap_or_default();
         let name = match slurm {
-            HOST => kind.name.to_owned(),
-            other => format!("{}-{other}", kind.name),
+            HOST => format!("{prefix}{}", kind.name),
+            other => format!("{prefix}{}-{other}", kind.name),
         };
         let root = root();
         let system = match slurm {

@@ -9,13 +9,16 @@
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gpubind::node::CpuSet;
-use gpubind::step::{AFFINITY_CPUS, cpus_of};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+
+use super::reach::{AFFINITY_CPUS, cpus_of};
+use crate::node::CpuSet;
 
 const BITS: usize = u64::BITS as usize;
 const WORDS: usize = AFFINITY_CPUS.div_ceil(BITS);
 
 /// One mask for each task of the step on this node; empty until it is known.
+#[derive(Debug)]
 pub struct Affinity {
     masks: &'static [AtomicU64],
     /// slurmstepd, which can look at its children.
@@ -27,14 +30,10 @@ impl Affinity {
     pub fn new(tasks: usize) -> Option<Affinity> {
         let words = tasks.checked_mul(WORDS).filter(|words| *words > 0)?;
         let bytes = words.checked_mul(size_of::<AtomicU64>())?;
-        let (access, kind) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: new memory at an address that the kernel chooses; nobody else's
         // mapping is touched.
-        let memory = unsafe { libc::mmap(null_mut(), bytes, access, kind, -1, 0) };
-        if memory == libc::MAP_FAILED {
-            return None;
-        }
+        let memory = unsafe { mmap_anonymous(null_mut(), bytes, access, MapFlags::SHARED) }.ok()?;
         // SAFETY: the mapping is page-aligned, zeroed, that long, and stays until the
         // process ends. Other processes change it only as atomic words.
         let masks = unsafe { std::slice::from_raw_parts(memory.cast::<AtomicU64>(), words) };
@@ -84,7 +83,7 @@ mod tests {
         assert_eq!(affinity.of_all_tasks(), None, "one is missing");
         affinity.record(1, process);
         affinity.record(2, process);
-        let own = gpubind::step::own_cpus();
+        let own = crate::step::own_cpus();
         assert_eq!(affinity.of_all_tasks(), Some(vec![own.clone(), own]));
         child.kill().unwrap();
         child.wait().unwrap();
