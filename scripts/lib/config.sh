@@ -4,8 +4,8 @@
 #
 # Reads what `cluster start` has settled: dir (the cluster's folder), short (a
 # short path to the same folder), name, nodes, ports, constrain, release,
-# cgroup (v1, v2 or none), usable_cpus, machine, gpu_files, gres, gres_lines and
-# plugstack.
+# cgroup (v1, v2 or none), usable_cpus, machine, gpu_files, gres, gres_lines,
+# fake_gpus and plugstack.
 
 # cgroup_kind: what Slurm can use here.
 cgroup_kind() {
@@ -76,6 +76,9 @@ write_config() {
     shape_node
     slurm_conf >"$etc/slurm.conf"
     gres_conf >"$etc/gres.conf"
+    # What Slurm is to believe that its AutoDetect has found (gres_gpu.c).
+    rm -f "$etc/fake_gpus.conf"
+    [ -z "$fake_gpus" ] || printf '%s\n' "${fake_gpus//\/dev\//$dir/root/dev/}" >"$etc/fake_gpus.conf"
     cgroup_conf >"$etc/cgroup.conf"
     printf '%s\n' "$plugstack" >"$etc/plugstack.conf"
     (umask 077 && head -c 1024 /dev/urandom >"$etc/munge.key")

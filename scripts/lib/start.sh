@@ -33,10 +33,10 @@ cluster_start() {
 
 parse_start() {
     name=gpubind nodes=2 machine=auto constrain=no plugin=yes plugin_args='' release=host build=yes
-    gres='' gres_lines=''
+    gres='' gres_lines='' fake_gpus=''
     while [ $# -gt 0 ]; do
         case $1 in
-        --name | --nodes | --machine | --plugstack | --slurm | --gres | --gres-conf)
+        --name | --nodes | --machine | --plugstack | --slurm | --gres | --gres-conf | --fake-gpus)
             [ $# -ge 2 ] || die "$1 needs a value"
             ;;
         esac
@@ -48,6 +48,7 @@ parse_start() {
         --slurm) release=$2 && shift ;;
         --gres) gres=$2 && shift ;;
         --gres-conf) gres_lines=$2 && shift ;;
+        --fake-gpus) fake_gpus=$2 && shift ;;
         --constrain-devices) constrain=yes ;;
         --no-plugin) plugin=no ;;
         --no-build) build=no ;;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use gpubind::node::{Machine, Node};
+
 /// The Slurm that this machine has installed.
 pub const HOST: &str = "host";
 
@@ -18,48 +20,59 @@ pub struct Kind {
     pub name: &'static str,
     /// What to give to `scripts/cluster start` besides the name.
     pub options: &'static [&'static str],
-    /// What is wrong with the fixture two-cpu here: lines for its `[faults]`.
+    /// What is wrong with the machine here: lines for the fixture's `[faults]`.
     pub faults: Option<&'static str>,
+    /// Whether Slurm finds the devices by its AutoDetect (or so it believes, see
+    /// scripts/cluster --help): it then names them by UUID.
+    pub detected: bool,
+}
+
+impl Kind {
+    /// A kind with nothing wrong and a plain gres.conf.
+    pub const fn new(name: &'static str, options: &'static [&'static str]) -> Kind {
+        Kind { name, options, faults: None, detected: false }
+    }
+
+    /// The name of the machine's fixture.
+    fn machine(&self) -> &'static str {
+        let given = self.options.windows(2).find(|words| words[0] == "--machine");
+        given.map_or("two-cpu", |words| words[1])
+    }
+
+    /// Whether a step can open its own devices only.
+    pub fn is_constrained(&self) -> bool {
+        self.options.contains(&"--constrain-devices")
+    }
 }
 
 /// Eight GPUs on two NUMA nodes of one CPU each, GPUs 0-3 at CPU 0.
-pub const OPEN: Kind = Kind { name: "t-open", options: &["--machine", "two-cpu"], faults: None };
+pub const OPEN: Kind = Kind::new("t-open", &["--machine", "two-cpu"]);
 /// The same, with a device cgroup around each step.
-pub const CONSTRAINED: Kind = Kind {
-    name: "t-cgroup",
-    options: &["--machine", "two-cpu", "--constrain-devices"],
-    faults: None,
-};
+pub const CONSTRAINED: Kind =
+    Kind::new("t-cgroup", &["--machine", "two-cpu", "--constrain-devices"]);
 /// The same without the plugin.
-pub const PLAIN: Kind = Kind {
-    name: "t-plain",
-    options: &["--machine", "two-cpu", "--nodes", "1", "--no-plugin"],
-    faults: None,
-};
+pub const PLAIN: Kind =
+    Kind::new("t-plain", &["--machine", "two-cpu", "--nodes", "1", "--no-plugin"]);
 /// GPUs that NVML cannot describe: there is no such library.
-pub const BLIND: Kind = Kind {
-    name: "t-blind",
-    options: &["--machine", "two-cpu", "--nodes", "1", "--plugstack", "nvml=/nonexistent.so"],
-    faults: None,
-};
+pub const BLIND: Kind = Kind::new(
+    "t-blind",
+    &["--machine", "two-cpu", "--nodes", "1", "--plugstack", "nvml=/nonexistent.so"],
+);
 /// NVML never answers.
 pub const HANGING: Kind = Kind {
-    name: "t-hang",
-    options: &["--nodes", "1", "--plugstack", "probe-timeout=1"],
     faults: Some(r#"call = [{ name = "nvmlDeviceGetName", gpu = 3, hang = true }]"#),
+    ..Kind::new("t-hang", &["--nodes", "1", "--plugstack", "probe-timeout=1"])
 };
 /// NVML takes its process down.
 pub const CRASHING: Kind = Kind {
-    name: "t-crash",
-    options: &["--nodes", "1"],
     faults: Some(r#"call = [{ name = "nvmlDeviceGetName", gpu = 3, crash = true }]"#),
+    ..Kind::new("t-crash", &["--nodes", "1"])
 };
 /// GPU 2 has fallen off the bus.
 pub const LOST: Kind =
-    Kind { name: "t-lost", options: &["--nodes", "1"], faults: Some("lost = [2]") };
+    Kind { faults: Some("lost = [2]"), ..Kind::new("t-lost", &["--nodes", "1"]) };
 /// No GPUs at all.
-pub const EMPTY: Kind =
-    Kind { name: "t-empty", options: &["--machine", "none", "--nodes", "1"], faults: None };
+pub const EMPTY: Kind = Kind::new("t-empty", &["--machine", "none", "--nodes", "1"]);
 
 /// A running cluster; stopped when dropped.
 pub struct Cluster {
@@ -104,6 +117,11 @@ impl Cluster {
             let text = std::fs::read_to_string(cluster.fixture()).unwrap();
             std::fs::write(&machine, format!("{text}\n[faults]\n{faults}\n")).unwrap();
             start.arg("--machine").arg(machine);
+        }
+        if kind.detected {
+            let devices = fake_gpus(&cluster.machine());
+            start.args(["--gres", &format!("gpu:{}", devices.len())]);
+            start.args(["--gres-conf", "AutoDetect=nvml", "--fake-gpus", &devices.join("\n")]);
         }
         let started = start.stdin(Stdio::null()).output().unwrap();
         let said = String::from_utf8_lossy(&started.stderr);
@@ -188,14 +206,17 @@ impl Cluster {
 
     /// UUIDs of the node's GPUs in PCI order, from the machine's fixture.
     pub fn uuids(&self) -> Vec<String> {
-        let text = std::fs::read_to_string(self.fixture()).unwrap();
-        let node = gpubind::node::Machine::parse(&text).unwrap().to_node();
-        node.gpus.iter().map(|gpu| gpu.uuid.known().unwrap().clone()).collect()
+        self.machine().gpus.iter().map(|gpu| gpu.uuid.known().unwrap().clone()).collect()
     }
 
-    /// The machine that the clusters' nodes are, but for faults.
+    /// What the clusters' nodes have, but for faults.
+    pub fn machine(&self) -> Node {
+        Machine::parse(&std::fs::read_to_string(self.fixture()).unwrap()).unwrap().to_node()
+    }
+
+    /// The fixture of the clusters' nodes, without faults.
     pub fn fixture(&self) -> PathBuf {
-        self.root.join("tests/machines/two-cpu.toml")
+        self.root.join(format!("tests/machines/{}.toml", self.kind.machine()))
     }
 
     /// A file of the system that Slurm runs in, by its path in there.
@@ -238,6 +259,32 @@ impl From<Output> for Ran {
             code: output.status.code(),
         }
     }
+}
+
+/// A machine's devices, as lines of Slurm's fake_gpus.conf: type, CPUs of the node,
+/// the device's own CPUs, links, files, UUID, flags (gres_gpu.c,
+/// _add_fake_gpus_from_file). 26.05 names devices by UUID if told so, earlier
+/// releases always, and do not know that flag.
+fn fake_gpus(node: &Node) -> Vec<String> {
+    let cpus = node.numa.iter().map(|numa| numa.cpus.count()).sum::<usize>().max(16);
+    let last = cpus - 1;
+    let mut lines = Vec::new();
+    for gpu in &node.gpus {
+        let minor = gpu.minor.known().unwrap();
+        let mut add = |files: &str, uuid: &str| {
+            let flags = "nvidia_gpu_env,env_uuid";
+            lines.push(format!("a100|{cpus}|0-{last}|(null)|{files}|{uuid}|{flags}"));
+        };
+        for (number, instance) in gpu.mig.iter().enumerate() {
+            // A name per instance: Slurm wants no device file twice.
+            let files = format!("/dev/nvidia{minor},/dev/nvidia-caps/nvidia-cap{minor}{number}");
+            add(&files, &instance.uuid);
+        }
+        if gpu.mig_mode.known() != Some(&true) {
+            add(&format!("/dev/nvidia{minor}"), gpu.uuid.known().unwrap());
+        }
+    }
+    lines
 }
 
 /// The checkout.

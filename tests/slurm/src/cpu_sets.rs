@@ -8,7 +8,7 @@ use crate::cluster::{CONSTRAINED, Cluster, OPEN, Tasks, each, tasks_of};
 
 pub const TESTS: &[Test] = &[
     ("each_form_of_cpu_binding", &[OPEN, CONSTRAINED], each_form_of_cpu_binding),
-    ("cpus_that_slurm_does_not_list", &[OPEN], cpus_that_slurm_does_not_list),
+    ("cpus_that_slurm_does_not_list", &[OPEN, CONSTRAINED], cpus_that_slurm_does_not_list),
 ];
 
 /// Runs tasks that say where they may run, with all eight GPUs in the plan's order.

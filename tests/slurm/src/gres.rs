@@ -2,16 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use gpubind::node::{Machine, Node};
-
 use crate::Test;
 use crate::cluster::{CONSTRAINED, Cluster, Kind, OPEN, Tasks, each, ours, tasks_of};
 
 /// Two types of GPUs and shards of them; gres.conf goes from the last GPU to the
 /// first.
-const TYPED: Kind = Kind {
-    name: "t-typed",
-    options: &[
+const TYPED: Kind = Kind::new(
+    "t-typed",
+    &[
         "--machine",
         "two-cpu",
         "--nodes",
@@ -23,13 +21,12 @@ const TYPED: Kind = Kind {
         "Name=gpu Type=b File=/dev/nvidia[7,6,5,4]\nName=gpu Type=a File=/dev/nvidia[3,2,1,0]\n\
          Name=shard Count=16",
     ],
-    faults: None,
-};
+);
 /// The numbers of the device files are not in PCI order, gres.conf goes by them,
 /// and there is MPS.
-const REORDERED: Kind = Kind {
-    name: "t-minors",
-    options: &[
+const REORDERED: Kind = Kind::new(
+    "t-minors",
+    &[
         "--machine",
         "minors-reordered",
         "--nodes",
@@ -40,8 +37,7 @@ const REORDERED: Kind = Kind {
         "--gres-conf",
         "Name=gpu File=/dev/nvidia[0-3]\nName=mps Count=400",
     ],
-    faults: None,
-};
+);
 
 pub const TESTS: &[Test] = &[
     ("each_way_to_ask_for_gpus", &[OPEN, CONSTRAINED], each_way_to_ask_for_gpus),
@@ -51,12 +47,6 @@ pub const TESTS: &[Test] = &[
     ("a_shard_and_a_part_by_mps", &[TYPED, REORDERED], a_shard_and_a_part_by_mps),
     ("all_nodes_and_hooks_are_well", &[OPEN, CONSTRAINED, TYPED, REORDERED], all_are_well),
 ];
-
-fn node(cluster: &Cluster) -> Node {
-    let machine = if cluster.kind == REORDERED { "minors-reordered" } else { "two-cpu" };
-    let file = cluster.fixture().with_file_name(format!("{machine}.toml"));
-    Machine::parse(&std::fs::read_to_string(file).unwrap()).unwrap().to_node()
-}
 
 /// Runs a step whose tasks also say which device files they may open.
 fn step(cluster: &Cluster, options: &[&str]) -> (Tasks, String) {
@@ -78,9 +68,9 @@ fn gets(cluster: &Cluster, options: &[&str], gpus: &[usize]) {
 }
 
 fn check(cluster: &Cluster, options: &[&str], gpus: &[usize], tasks: &Tasks) {
-    let node = node(cluster);
+    let node = cluster.machine();
     let minor = |gpu: usize| *node.gpus[gpu].minor.known().unwrap() as usize;
-    let constrained = cluster.kind != OPEN;
+    let constrained = cluster.kind.is_constrained();
     let mut reach: Vec<usize> = match constrained {
         true => gpus.iter().map(|gpu| minor(*gpu)).collect(),
         false => (0..node.gpus.len()).map(minor).collect(),
@@ -154,7 +144,7 @@ fn minor_numbers_out_of_order(cluster: &Cluster) {
     };
     let (own, list) = visible("ids=uuid");
     let uuids: Vec<String> =
-        node(cluster).gpus.iter().map(|gpu| gpu.uuid.known().unwrap().clone()).collect();
+        cluster.machine().gpus.iter().map(|gpu| gpu.uuid.known().unwrap().clone()).collect();
     let named: Vec<&str> =
         own.split(',').map(|gpu| uuids[gpu.parse::<usize>().unwrap()].as_str()).collect();
     assert_eq!(list, named.join(","));

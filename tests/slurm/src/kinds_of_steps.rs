@@ -11,21 +11,33 @@ use crate::cluster::{CONSTRAINED, Cluster, OPEN, Ran, Tasks, each, ours, tasks_o
 
 pub const TESTS: &[Test] = &[
     ("components_have_requests_of_their_own", &[OPEN, CONSTRAINED], components),
-    ("components_without_a_het_job", &[OPEN], components_without_a_het_job),
+    ("components_without_a_het_job", &[OPEN, CONSTRAINED], components_without_a_het_job),
     ("a_component_that_slurm_binds", &[OPEN, CONSTRAINED], a_component_that_slurm_binds),
-    ("a_het_job_hands_its_requests_down", &[OPEN], a_het_job_hands_its_requests_down),
-    ("components_are_ranks_of_one_world", &[OPEN], components_are_ranks_of_one_world),
-    ("a_stale_bind_text_does_not_count", &[OPEN], a_stale_bind_text_does_not_count),
-    ("several_programs", &[OPEN], several_programs),
-    ("a_terminal", &[OPEN], a_terminal),
+    ("a_het_job_hands_its_requests_down", &[OPEN, CONSTRAINED], a_het_job_hands_its_requests_down),
+    ("components_are_ranks_of_one_world", &[OPEN, CONSTRAINED], components_are_ranks_of_one_world),
+    ("a_stale_bind_text_does_not_count", &[OPEN, CONSTRAINED], a_stale_bind_text_does_not_count),
+    ("several_programs", &[OPEN, CONSTRAINED], several_programs),
+    ("a_terminal", &[OPEN, CONSTRAINED], a_terminal),
     ("steps_side_by_side_share_the_gpus", &[OPEN, CONSTRAINED], steps_side_by_side),
-    ("a_job_array", &[OPEN], a_job_array),
+    ("a_job_array", &[OPEN, CONSTRAINED], a_job_array),
     ("one_task_with_several_gpus", &[OPEN, CONSTRAINED], one_task_with_several_gpus),
-    ("spellings_in_a_batch_job", &[OPEN], spellings_in_a_batch_job),
-    ("a_batch_job_without_the_environment", &[OPEN], a_batch_job_without_the_environment),
-    ("a_job_inside_a_job_asks_for_itself", &[OPEN], a_job_inside_a_job_asks_for_itself),
-    ("the_personal_default_outlives_a_request", &[OPEN], the_personal_default_outlives_a_request),
-    ("a_task_prolog_has_the_last_word", &[OPEN], a_task_prolog_has_the_last_word),
+    ("spellings_in_a_batch_job", &[OPEN, CONSTRAINED], spellings_in_a_batch_job),
+    (
+        "a_batch_job_without_the_environment",
+        &[OPEN, CONSTRAINED],
+        a_batch_job_without_the_environment,
+    ),
+    (
+        "a_job_inside_a_job_asks_for_itself",
+        &[OPEN, CONSTRAINED],
+        a_job_inside_a_job_asks_for_itself,
+    ),
+    (
+        "the_personal_default_outlives_a_request",
+        &[OPEN, CONSTRAINED],
+        the_personal_default_outlives_a_request,
+    ),
+    ("a_task_prolog_has_the_last_word", &[OPEN, CONSTRAINED], a_task_prolog_has_the_last_word),
 ];
 
 /// A step's tasks, of a command that printed their environments.

@@ -20,6 +20,7 @@ mod quiet;
 mod requests;
 mod symbols;
 mod trouble;
+mod uuids;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         allocation::TESTS,
         cpu_sets::TESTS,
         gres::TESTS,
+        uuids::TESTS,
         trouble::TESTS,
         quiet::TESTS,
     ]

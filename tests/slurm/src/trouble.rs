@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use crate::Test;
-use crate::cluster::{BLIND, CRASHING, Cluster, HANGING, LOST, OPEN, each, ours};
+use crate::cluster::{BLIND, CONSTRAINED, CRASHING, Cluster, HANGING, LOST, OPEN, each, ours};
 
 pub const TESTS: &[Test] = &[
-    ("slurmd_has_the_node_read", &[OPEN], slurmd_has_the_node_read),
+    ("slurmd_has_the_node_read", &[OPEN, CONSTRAINED], slurmd_has_the_node_read),
     (
         "unreadable_gpus_are_given_in_order",
         &[BLIND, HANGING, CRASHING],

@@ -1,0 +1,97 @@
+//! Nodes on which Slurm names devices by UUID: AutoDetect, and MIG instances.
+
+use gpubind::node::MigInstance;
+
+use crate::Test;
+use crate::cluster::{Cluster, Kind, Tasks, each, ours};
+
+const WHOLE: Kind =
+    Kind { detected: true, ..Kind::new("t-uuid", &["--machine", "two-cpu", "--nodes", "1"]) };
+const WHOLE_CONSTRAINED: Kind = Kind {
+    detected: true,
+    ..Kind::new("t-uuid-cgroup", &["--machine", "two-cpu", "--nodes", "1", "--constrain-devices"])
+};
+/// GPU 0 in two MIG instances, GPU 1 in four, GPU 2 whole.
+const MIG: Kind =
+    Kind { detected: true, ..Kind::new("t-mig", &["--machine", "a100-mig-mixed", "--nodes", "1"]) };
+const MIG_CONSTRAINED: Kind = Kind {
+    detected: true,
+    ..Kind::new(
+        "t-mig-cgroup",
+        &["--machine", "a100-mig-mixed", "--nodes", "1", "--constrain-devices"],
+    )
+};
+
+pub const TESTS: &[Test] = &[
+    ("a_list_of_uuids", &[WHOLE, WHOLE_CONSTRAINED], a_list_of_uuids),
+    ("mig_instances_go_by_uuid", &[MIG, MIG_CONSTRAINED], mig_instances_go_by_uuid),
+    ("mig_instances_of_one_gpu_are_neighbours", &[MIG, MIG_CONSTRAINED], mig_neighbours),
+];
+
+/// One variable of each task, which must all differ, sorted.
+fn distinct(tasks: &Tasks, name: &str) -> Vec<String> {
+    let mut values: Vec<String> = each(tasks, name).iter().map(ToString::to_string).collect();
+    values.sort_unstable();
+    let count = values.len();
+    values.dedup();
+    assert_eq!(values.len(), count, "{name}: {values:?}");
+    values
+}
+
+fn sorted(mut uuids: Vec<String>) -> Vec<String> {
+    uuids.sort_unstable();
+    uuids
+}
+
+fn a_list_of_uuids(cluster: &Cluster) {
+    let step = ["-N1", "-n8", "--gpus-per-node=8", "--cpu-bind=map_cpu:1,1,1,1,0,0,0,0"];
+    let plain = cluster.tasks(&step).0;
+    let uuids = cluster.uuids();
+    assert_eq!(each(&plain, "CUDA_VISIBLE_DEVICES"), vec![uuids.join(","); 8], "Slurm's list");
+    // UUIDs in, and out what the request says.
+    let (tasks, stderr) = cluster.tasks(&[&step[..], &["--gpu-bind=spank"]].concat());
+    assert_eq!(distinct(&tasks, "CUDA_VISIBLE_DEVICES"), ["0", "1", "2", "3", "4", "5", "6", "7"]);
+    assert_eq!(each(&tasks, "GPUBIND_NUMA_NODE"), ["1", "1", "1", "1", "0", "0", "0", "0"]);
+    assert_eq!(each(&tasks, "CUDA_VISIBLE_DEVICES"), each(&tasks, "GPUBIND_GPU_INDEX"));
+    assert_eq!(ours(&stderr), [""; 0]);
+    let (tasks, _) = cluster.tasks(&[&step[..], &["--gpu-bind=spank:ids=uuid"]].concat());
+    assert_eq!(distinct(&tasks, "CUDA_VISIBLE_DEVICES"), sorted(uuids));
+    assert_eq!(each(&tasks, "CUDA_VISIBLE_DEVICES"), each(&tasks, "GPUBIND_GPU_UUID"));
+    // Part of the node.
+    let (tasks, _) = cluster.tasks(&["-N1", "-n3", "--gpus-per-node=3", "--gpu-bind=spank"]);
+    assert_eq!(distinct(&tasks, "GPUBIND_GPU_INDEX"), ["0", "1", "2"]);
+}
+
+/// UUIDs of the MIG instances of the GPUs from `first` to `last`.
+fn instances(cluster: &Cluster, first: usize, last: usize) -> Vec<String> {
+    let uuid = |instance: &MigInstance| instance.uuid.clone();
+    cluster.machine().gpus[first..=last].iter().flat_map(|gpu| gpu.mig.iter().map(uuid)).collect()
+}
+
+fn mig_instances_go_by_uuid(cluster: &Cluster) {
+    let step = ["-N1", "-n6", "--gpus-per-node=6"];
+    let mig = sorted(instances(cluster, 0, 1));
+    assert_eq!(mig.len(), 6);
+    for request in ["--gpu-bind=spank", "--gpu-bind=spank:ids=index,single"] {
+        let (tasks, stderr) = cluster.tasks(&[&step[..], &[request]].concat());
+        assert_eq!(distinct(&tasks, "CUDA_VISIBLE_DEVICES"), mig, "{request}");
+        assert_eq!(each(&tasks, "CUDA_VISIBLE_DEVICES"), each(&tasks, "GPUBIND_GPU_UUID"));
+        assert_eq!(ours(&stderr), [""; 0]);
+    }
+    // A whole GPU beside them has no number that CUDA would agree with.
+    let (tasks, _) = cluster.tasks(&["-N1", "-n7", "--gpus-per-node=7", "--gpu-bind=spank"]);
+    let whole = cluster.uuids()[2].clone();
+    let all = sorted([&mig[..], std::slice::from_ref(&whole)].concat());
+    assert_eq!(distinct(&tasks, "CUDA_VISIBLE_DEVICES"), all);
+}
+
+fn mig_neighbours(cluster: &Cluster) {
+    // Two instances of GPU 0 and four of GPU 1: neighbours in rank share a GPU.
+    let (tasks, _) = cluster.tasks(&["-N1", "-n6", "--gpus-per-node=6", "--gpu-bind=spank"]);
+    assert_eq!(each(&tasks, "GPUBIND_GPU_INDEX"), ["0", "0", "1", "1", "1", "1"]);
+    // Each of two tasks keeps three.
+    let (tasks, _) = cluster.tasks(&["-N1", "-n2", "--gpus-per-node=6", "--gpu-bind=spank"]);
+    let lists = each(&tasks, "CUDA_VISIBLE_DEVICES").join(",");
+    let listed: Vec<String> = lists.split(',').map(str::to_owned).collect();
+    assert_eq!(sorted(listed), sorted(instances(cluster, 0, 1)), "{lists}");
+}
