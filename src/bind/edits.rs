@@ -30,6 +30,10 @@ const RANK_VARIABLES: [&str; 7] = [
 /// nothing else (src/plugins/gres/common/gres_common.c).
 const OTHER_MAKERS: [&str; 3] = ["GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"];
 
+/// What Slurm sets in a step with gres/shard or gres/mps (gres_shard.c, gres_mps.c):
+/// who asks for parts of GPUs wants to share them.
+const PARTS: [&str; 2] = ["SLURM_SHARDS_ON_NODE", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"];
+
 /// One rank, with all that decides about its environment.
 pub struct Rank<'a> {
     /// The machine, or why it is not known.
@@ -127,7 +131,8 @@ fn by_plan<'p>(
     let Some(plan) = plan(&mut warnings) else {
         return aside(StandAside::NoDevice, vec![Warning::NoDevice]);
     };
-    if rank.tasks.len() > entries.len() && !rank.settings.share {
+    let share = rank.settings.share || PARTS.iter().any(|name| (rank.env)(name).is_some());
+    if rank.tasks.len() > entries.len() && !share {
         let (tasks, devices) = (rank.tasks.len(), entries.len());
         warnings.push(Warning::Shared { tasks, devices });
     }

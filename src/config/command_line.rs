@@ -55,6 +55,8 @@ pub struct Component {
     /// The components of a heterogeneous job in which it runs, one after the
     /// other: of srun's `--het-group`, else the one with its own number.
     pub groups: Vec<usize>,
+    /// Whether it asks for parts of GPUs, gres/shard or gres/mps.
+    pub parts: bool,
 }
 
 /// What a command line says, and what Slurm should read instead.
@@ -85,7 +87,38 @@ impl CommandLine {
 
     fn start_component(&mut self) {
         let groups = vec![self.components.len()];
-        self.components.push(Component { wish: Wish::Nothing, groups });
+        self.components.push(Component { groups, ..Component::default() });
+    }
+}
+
+/// A request on the command line, which is to be written in another way.
+struct Found {
+    /// The component's number.
+    component: usize,
+    /// The option's position in argv.
+    position: usize,
+    /// Whether its value is in the same word.
+    glued: bool,
+    /// The value of Slurm's `--gpu-bind` that says the same.
+    slurm: String,
+    request: Request,
+}
+
+impl Found {
+    /// The words to put in its place. A `--gpu-bind` that says `none` keeps Slurm
+    /// from binding. Not so for parts of GPUs, which Slurm does not bind anyway:
+    /// 22.05 then ends the tasks of a step with several on a node by a
+    /// segmentation fault (gres.c, gres_g_task_set_env, mixes arguments up).
+    fn replacements(&self, components: &[Component]) -> Vec<(usize, String)> {
+        let parts = components.get(self.component).is_some_and(|component| component.parts);
+        let (option, value) = match parts {
+            true => ("--gpubind", self.request.to_string()),
+            false => ("--gpu-bind", self.slurm.clone()),
+        };
+        match self.glued {
+            true => vec![(self.position, format!("{option}={value}"))],
+            false => vec![(self.position, option.to_owned()), (self.position + 1, value)],
+        }
     }
 }
 
@@ -101,6 +134,7 @@ pub fn read_command_line(
 ) -> Result<CommandLine, RequestError> {
     let mut line = CommandLine { replacements: Vec::new(), components: Vec::new() };
     line.start_component();
+    let mut requests = Vec::new();
     let mut position = 1;
     while let Some(word) = argv.get(position) {
         let text = word.to_str().unwrap_or_default();
@@ -109,7 +143,9 @@ pub fn read_command_line(
             position += 1;
         } else if let Some(option) = text.strip_prefix("--").filter(|option| !option.is_empty()) {
             let next = argv.get(position + 1);
-            position += read_long(command, option, position, next, is_program, &mut line)?;
+            let (words, found) = read_long(command, option, next, is_program, &mut line)?;
+            requests.extend(found.map(|found| Found { position, ..found }));
+            position += words;
         } else if text.len() > 1 && text.starts_with('-') && text != "--" {
             position += words_of_short(command, &text[1..]);
         } else {
@@ -120,18 +156,21 @@ pub fn read_command_line(
             }
         }
     }
+    // Last, because an option that asks for parts may stand behind.
+    line.replacements =
+        requests.iter().flat_map(|found| found.replacements(&line.components)).collect();
     Ok(line)
 }
 
-/// Reads one long option (without its dashes); gives the number of words it takes.
+/// Reads one long option (without its dashes); gives the number of words it takes
+/// and the request that it makes, at a position that the caller knows.
 fn read_long(
     command: Command,
     option: &str,
-    position: usize,
     next: Option<&OsString>,
     is_program: &dyn Fn(&OsStr) -> bool,
     line: &mut CommandLine,
-) -> Result<usize, RequestError> {
+) -> Result<(usize, Option<Found>), RequestError> {
     let (name, glued) = match option.split_once('=') {
         Some((name, value)) => (name, Some(value)),
         None => (option, None),
@@ -141,25 +180,36 @@ fn read_long(
             && next.is_some_and(|next| {
                 next != ":" && !next.as_encoded_bytes().starts_with(b"-") && !is_program(next)
             });
-        return Ok(1 + usize::from(takes_next));
+        return Ok((1 + usize::from(takes_next), None));
     };
     let words = if arity == Arity::Value && glued.is_none() { 2 } else { 1 };
     let Some(value) = glued.or_else(|| next.and_then(|next| next.to_str())) else {
-        return Ok(words);
+        return Ok((words, None));
+    };
+    let component = line.components.len() - 1;
+    let found = |slurm, request| {
+        let glued = glued.is_some();
+        Ok((words, Some(Found { component, position: 0, glued, slurm, request })))
     };
     match name {
         "gpu-bind" => match bind_text(value)? {
             BindText::Slurms => line.wish(Wish::Slurms),
             BindText::Ours { request, slurm } => {
-                line.wish(Wish::Ours(request));
-                replace(line, position, glued.is_some(), slurm);
+                line.wish(Wish::Ours(request.clone()));
+                return found(slurm, request);
             }
         },
         // Written as a --gpu-bind, it switches Slurm's implicit binding off as well.
         "gpubind" => {
-            line.wish(Wish::Ours(value.parse()?));
+            let request: Request = value.parse()?;
+            line.wish(Wish::Ours(request.clone()));
             let colon = if value.is_empty() { "" } else { ":" };
-            replace(line, position, glued.is_some(), format!("none,spank{colon}{value}"));
+            return found(format!("none,spank{colon}{value}"), request);
+        }
+        "gres" if is_of_parts(value) => {
+            if let Some(component) = line.current() {
+                component.parts = true;
+            }
         }
         "tres-bind" if value.contains("gpu") => line.wish(Wish::Slurms),
         "het-group" | "pack-group" => {
@@ -169,7 +219,17 @@ fn read_long(
         }
         _ => {}
     }
-    Ok(words)
+    Ok((words, None))
+}
+
+/// Whether a `--gres` value, such as `gpu:a100:2,gres/shard:4`, asks for parts of GPUs.
+pub(super) fn is_of_parts(value: &str) -> bool {
+    let name =
+        |gres: &str| gres.trim_start_matches("gres/").split([':', '=']).next().map(str::to_owned);
+    value
+        .split(',')
+        .filter_map(|gres| name(gres.trim()))
+        .any(|name| matches!(name.as_str(), "shard" | "mps"))
 }
 
 /// The numbers in a `--het-group` value such as `0,2-3`; `None` where srun would
@@ -181,16 +241,6 @@ fn groups(value: &str) -> Option<Vec<usize>> {
     let numbers: CpuSet = list.parse().ok()?;
     let groups: Vec<usize> = numbers.iter().take_while(|at| *at < MAX_HET_JOB_COMPONENTS).collect();
     (!groups.is_empty()).then_some(groups)
-}
-
-/// Puts `--gpu-bind` with this value in the place of an option at `position`.
-fn replace(line: &mut CommandLine, position: usize, glued: bool, value: String) {
-    if glued {
-        line.replacements.push((position, format!("--gpu-bind={value}")));
-    } else {
-        line.replacements.push((position, "--gpu-bind".to_owned()));
-        line.replacements.push((position + 1, value));
-    }
 }
 
 /// The number of words that a cluster of short options takes, such as `lN2` or `vn`.
@@ -261,6 +311,24 @@ mod tests {
     }
 
     #[test]
+    fn who_asks_for_parts_of_gpus_gets_no_binding_of_slurms() {
+        for (typed, seen) in [
+            ("srun --gres=shard:1 --gpu-bind=spank:first prog", "--gres=shard:1 --gpubind=first"),
+            ("srun --gpu-bind spank --gres gpu:1,gres/mps:5 prog", "--gpubind auto --gres"),
+            ("srun --gpubind=first --gres=shard prog", "--gpubind=first --gres"),
+            ("srun --gres=gpu:shard:1 --gpubind=first prog", "--gpu-bind=none,spank:first"),
+            (
+                "srun --gpubind=first prog : --gres=shard:1 --gpubind=first prog",
+                "--gpu-bind=none,spank:first prog : --gres=shard:1 --gpubind=first",
+            ),
+        ] {
+            let line = read(Command::Srun, typed).0;
+            assert!(line.contains(seen), "{typed} became {line}");
+            assert_eq!(read(Command::Srun, &line).0, line, "again");
+        }
+    }
+
+    #[test]
     fn the_programs_own_arguments_are_not_touched() {
         for line in [
             "srun -N2 prog --gpu-bind=spank",
@@ -308,7 +376,7 @@ mod tests {
             "srun -n1 --gpu-bind=none,spank prog --gpu-bind=spank : \
              -n2 --gpu-bind=none,spank:single prog"
         );
-        let component = |wish, group| Component { wish, groups: vec![group] };
+        let component = |wish, group| Component { wish, groups: vec![group], parts: false };
         assert_eq!(found, [component(ours(""), 0), component(ours("single"), 1)]);
         let (seen, _) = read(Command::Sbatch, "sbatch -n1 --gpubind=first : -n2 --gpubind=first x");
         assert_eq!(seen.matches("--gpu-bind=none,spank:first").count(), 2);

@@ -9,7 +9,7 @@
 //! A job's own request holds for the steps of that job: a job that is submitted
 //! from inside starts with the personal default again.
 
-use super::command_line::{Command, CommandLine, Wish};
+use super::command_line::{Command, CommandLine, Wish, is_of_parts};
 use super::request::{BindText, Mode, Request, RequestError, bind_text};
 use super::settings::REQUEST_VARIABLE;
 
@@ -64,7 +64,9 @@ pub fn variables(
                     Some(text) => Some(text.parse()?),
                     None => in_this_job("").filter(is_on),
                 };
-                by_inheritance = by_inheritance.take().or(request.clone().filter(is_on));
+                if !component.parts && !has_parts(env) {
+                    by_inheritance = by_inheritance.take().or(request.clone().filter(is_on));
+                }
                 Ok(request)
             }
         };
@@ -113,6 +115,16 @@ fn gpu_part(part: &str) -> Option<&str> {
 /// srun starts a step where it knows of a job (srun_job.c, existing_allocation).
 fn starts_a_job(command: Command, env: Env) -> bool {
     command != Command::Srun || !is_in_a_job(env)
+}
+
+/// Whether the job has parts of GPUs, which an srun inside it gets without a word.
+/// SLURM_GRES is srun's own option (src/common/slurm_opt.c); Slurm sets the others
+/// in a job with gres/shard or gres/mps.
+fn has_parts(env: Env) -> bool {
+    env("SLURM_GRES").is_some_and(|gres| is_of_parts(&gres))
+        || ["SLURM_SHARDS_ON_NODE", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"]
+            .iter()
+            .any(|name| env(name).is_some())
 }
 
 fn is_in_a_job(env: Env) -> bool {
@@ -291,6 +303,16 @@ mod tests {
         let left = format!("{left} SLURM_TRES_BIND=gres/nic:closest+gres/gpu:none,spank:single");
         becomes("srun x", &[request, tres], &left);
         becomes("srun x", &[("SLURM_GPUBIND", "off")], "SLURM_GPUBIND=off");
+    }
+
+    #[test]
+    fn parts_of_gpus_are_not_bound_by_slurm_and_need_no_word_against_it() {
+        let request = ("SLURM_GPUBIND", "single");
+        becomes("srun --gres=shard:1 x", &[request], "SLURM_GPUBIND=single");
+        for (name, value) in [("SLURM_SHARDS_ON_NODE", "4"), ("SLURM_GRES", "mps:5")] {
+            let left = after("srun x", &[IN_A_JOB, request, (name, value)]).unwrap();
+            assert!(!left.contains("SLURM_GPU_BIND"), "{left}");
+        }
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub const TESTS: &[Test] = &[
     ("several_tasks_per_gpu_on_request", &[OPEN, CONSTRAINED], several_tasks_per_gpu),
     ("gres_conf_backwards_and_with_types", &[TYPED], backwards_and_with_types),
     ("minor_numbers_out_of_order", &[REORDERED], minor_numbers_out_of_order),
-    ("a_shard_and_a_part_by_mps", &[TYPED, REORDERED], a_shard_and_a_part_by_mps),
+    ("parts_of_gpus_by_shard_and_mps", &[TYPED, REORDERED], parts_of_gpus),
     ("all_nodes_and_hooks_are_well", &[OPEN, CONSTRAINED, TYPED, REORDERED], all_are_well),
 ];
 
@@ -152,15 +152,24 @@ fn minor_numbers_out_of_order(cluster: &Cluster) {
     assert_eq!(numbers, BTreeSet::from(["0", "1", "2"].map(str::to_owned)));
 }
 
-fn a_shard_and_a_part_by_mps(cluster: &Cluster) {
-    let (ask, gpu) = match cluster.kind {
-        TYPED => ("--gres=shard:2", 7),
-        _ => ("--gres=mps:50", 2),
+fn parts_of_gpus(cluster: &Cluster) {
+    let (one, two, gpu) = match cluster.kind {
+        TYPED => ("--gres=shard:1", "--gres=shard:2", 7),
+        _ => ("--gres=mps:50", "--gres=mps:100", 2),
     };
-    gets(cluster, &["-N1", "-n1", ask, "--gpu-bind=spank"], &[gpu]);
+    gets(cluster, &["-N1", "-n1", one, "--gpu-bind=spank"], &[gpu]);
+    // Several tasks on parts of one GPU: it is theirs to share.
+    let several = ["-N1", "-n3", two, "--gpu-bind=spank"];
+    let (tasks, stderr) = step(cluster, &several);
+    check(cluster, &several, &[gpu], &tasks);
+    assert_eq!(ours(&stderr), [""; 0]);
+    let script = format!("srun -n2 --overcommit --label {two} env; srun -n2 --overcommit -l env");
+    let ran = cluster.batch(&["-N1", two, "--gpubind=auto"], &script);
+    let tasks = tasks_of(&ran.stdout);
+    assert_eq!(each(&tasks, "GPUBIND_GPU_INDEX"), vec![gpu.to_string(); 2], "{}", ran.stdout);
     let percentage = |tasks: &Tasks| each(tasks, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE").join(" ");
-    let (bound, _) = step(cluster, &["-N1", "-n1", ask, "--gpu-bind=spank"]);
-    let (plain, _) = step(cluster, &["-N1", "-n1", ask]);
+    let (bound, _) = step(cluster, &["-N1", "-n1", one, "--gpu-bind=spank"]);
+    let (plain, _) = step(cluster, &["-N1", "-n1", one]);
     assert_eq!(percentage(&bound), percentage(&plain));
 }
 

@@ -1,7 +1,7 @@
 //! How a user asks: every command, every spelling, and what must stay untouched.
 
 use crate::Test;
-use crate::cluster::{CONSTRAINED, Cluster, OPEN, each, ours, tasks_of};
+use crate::cluster::{CONSTRAINED, Cluster, OPEN, Tasks, each, ours, tasks_of};
 
 pub const TESTS: &[Test] = &[
     ("every_spelling_binds", &[OPEN, CONSTRAINED], every_spelling_binds),
@@ -62,14 +62,46 @@ fn environment_is_a_personal_default(cluster: &Cluster) {
     assert_eq!(visible, ["0", "1", "2", "3"]);
 }
 
+/// Slurm's own bindings, as the command line asks for them.
+const SLURMS: [&str; 5] = [
+    "--gpu-bind=map_gpu:2,3",
+    "--gpu-bind=closest",
+    "--gpu-bind=none",
+    "--tres-bind=gres/gpu:single:1",
+    "--gpu-bind=none,spank:off",
+];
+
+/// What shows whether gpubind or Slurm has bound a task, of each task.
+fn binding(tasks: &Tasks) -> Vec<[&str; 4]> {
+    let names = ["CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "GPUBIND_GPU_UUID", "RANK"];
+    tasks.values().map(|env| names.map(|name| env.get(name).map_or("-", String::as_str))).collect()
+}
+
 fn slurms_own_binding_wins(cluster: &Cluster) {
-    let options = ["-N1", "-n2", "--gpus-per-node=8", "--gpu-bind=map_gpu:5,6"];
-    let plain = cluster.tasks(&options).0;
-    assert_eq!(each(&plain, "CUDA_VISIBLE_DEVICES"), ["5", "6"]);
-    assert_eq!(each(&plain, "SLURM_GPUBIND"), ["-", "-"]);
-    let (tasks, _) = cluster.tasks_with(&[("SLURM_GPUBIND", "auto")], &options);
-    assert_eq!(each(&tasks, "CUDA_VISIBLE_DEVICES"), ["5", "6"]);
-    assert_eq!(each(&tasks, "GPUBIND_GPU_UUID"), ["-", "-"]);
+    // 22.05's srun knows no gres/gpu in a --tres-bind.
+    let has_tres = cluster.slurm_is_at_least(23, 2);
+    let binds = SLURMS.iter().filter(|bind| has_tres || !bind.starts_with("--tres-bind"));
+    let binds: Vec<&str> = binds.copied().collect();
+    // A batch job's request gives way to an inner step's option.
+    let inner = |bind: &&str| format!("srun --label --overcommit -n2 {bind} env; echo END");
+    let script: Vec<String> = binds.iter().map(inner).collect();
+    let batch = ["-N1", "--gpus-per-node=8", "--gpu-bind=spank:first"];
+    let ran = cluster.batch(&batch, &script.join("\n"));
+    for (bind, inner) in binds.iter().zip(ran.stdout.split("\nEND\n")) {
+        let options = ["-N1", "-n2", "--gpus-per-node=8", bind];
+        let plain = cluster.tasks(&options).0;
+        if bind.ends_with("map_gpu:2,3") && !cluster.kind.is_constrained() {
+            assert_eq!(each(&plain, "CUDA_VISIBLE_DEVICES"), ["2", "3"]);
+        }
+        for name in ["CUDA_DEVICE_ORDER", "GPUBIND_GPU_UUID", "RANK"] {
+            assert_eq!(each(&plain, name), ["-", "-"], "{bind}");
+        }
+        // So does a personal default.
+        let (tasks, stderr) = cluster.tasks_with(&[("SLURM_GPUBIND", "auto")], &options);
+        assert_eq!(binding(&tasks), binding(&plain), "{bind}");
+        assert_eq!(ours(&stderr), [""; 0], "{bind}");
+        assert_eq!(binding(&tasks_of(inner)), binding(&plain), "{bind} in {}", ran.stdout);
+    }
 }
 
 fn export_none_keeps_the_request(cluster: &Cluster) {
