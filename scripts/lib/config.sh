@@ -4,8 +4,8 @@
 #
 # Reads what `cluster start` has settled: dir (the cluster's folder), short (a
 # short path to the same folder), name, nodes, ports, constrain, release,
-# cgroup (v1, v2 or none), usable_cpus, machine, gpu_files, gres, gres_lines and
-# plugstack.
+# cgroup (v1, v2 or none), usable_cpus, machine, gpu_files, gres, gres_lines,
+# plugstack and site_config.
 
 # cgroup_kind: what Slurm can use here.
 cgroup_kind() {
@@ -78,6 +78,7 @@ write_config() {
     gres_conf >"$etc/gres.conf"
     cgroup_conf >"$etc/cgroup.conf"
     printf '%s\n' "$plugstack" >"$etc/plugstack.conf"
+    (umask 022 && site_file >"$etc/gpubind.toml")
     (umask 077 && head -c 1024 /dev/urandom >"$etc/munge.key")
 }
 
@@ -139,6 +140,7 @@ END
     done
     # Several jobs may share CPUs: the machine may have fewer than a test has jobs.
     echo "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:16"
+    echo "PartitionName=other Nodes=ALL MaxTime=INFINITE State=UP OverSubscribe=FORCE:16"
 }
 
 # One line per GPU, in PCI order, which need not be the order of the numbers in
@@ -149,6 +151,11 @@ gres_conf() {
         return
     fi
     [ ${#gpu_files[@]} -eq 0 ] || printf 'Name=gpu File=%s\n' "${gpu_files[@]}"
+}
+
+# What --site-config says: a file's text, or the text itself.
+site_file() {
+    if [ -f "$site_config" ]; then cat "$site_config"; else printf '%s\n' "$site_config"; fi
 }
 
 cgroup_conf() {
