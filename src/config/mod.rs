@@ -15,7 +15,7 @@ mod travel;
 pub use command_line::{Command, CommandLine, Component, Wish, read_command_line};
 pub use plugstack::{PlugstackArgs, PlugstackError};
 pub use request::{BindText, ITEMS, Ids, LocalRank, Mode, Request, RequestError, bind_text};
-pub use settings::{REQUEST_VARIABLE, Settings};
+pub use settings::{RANK_ENV_SET, REQUEST_VARIABLE, Settings};
 pub use slurm_release::plugin_version;
 pub use travel::{
     COMPONENTS_VARIABLE, Change, STEP_BIND_VARIABLE, travel_as, tres_bind_text, variables,

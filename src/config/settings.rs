@@ -7,6 +7,10 @@ use super::request::{Ids, LocalRank, Mode, Request};
 /// it (src/common/env.c).
 pub const REQUEST_VARIABLE: &str = "SLURM_GPUBIND";
 
+/// Names of the rank variables that gpubind itself has set, so that a step inside
+/// this step does not take them for the user's own.
+pub const RANK_ENV_SET: &str = "GPUBIND_RANK_ENV";
+
 /// The settings of a step: the request over the built-in defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
