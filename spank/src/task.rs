@@ -6,9 +6,7 @@
 use gpubind::bind::{Edits, Rank, edits, leftovers};
 use gpubind::config::{COMPONENTS_VARIABLE, Change, PlugstackArgs, Settings, travel_as};
 use gpubind::node::{CpuSet, Node, Roots};
-use gpubind::step::{
-    Affinity, Allocation, Place, Ranks, master_port, own_cpus, reach, request,
-};
+use gpubind::step::{Affinity, Allocation, Place, Ranks, master_port, own_cpus, reach, request};
 use slurm_spank::SpankHandle;
 
 use crate::say;

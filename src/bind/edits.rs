@@ -243,12 +243,7 @@ fn own_first(own: &[usize], plan: &Plan, devices: usize) -> Vec<usize> {
 }
 
 /// What logs and scripts may want to know of the rank's own devices.
-fn facts(
-    rank: &Rank,
-    own: &[&Entry],
-    why: &Why,
-    visible: &str,
-) -> Vec<(&'static str, String)> {
+fn facts(rank: &Rank, own: &[&Entry], why: &Why, visible: &str) -> Vec<(&'static str, String)> {
     let node = rank.node.ok();
     let gpu = |entry: &Entry| node.and_then(|node| node.gpu(entry.device?));
     let numa = |entry: &Entry| {

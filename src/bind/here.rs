@@ -5,7 +5,8 @@ use crate::config::{LocalRank, Mode, Settings};
 use crate::node::{CpuSet, Node};
 use crate::plan::{Plan, Shape};
 use crate::step::{
-    Allocation, GpuLists, Numbered, Reach, Standing, listed_cpus, names, task_ranks,
+    Allocation, BOUND_LOCAL_RANK, GpuLists, Numbered, Reach, Standing, WORKER, is_worker,
+    listed_cpus, names, task_ranks,
 };
 
 use super::edits::{GIVEN, Outcome, Rank, StandAside, edits, edits_by};
@@ -47,7 +48,7 @@ pub fn aside(
     if HIDDEN.contains(&visible.trim()) {
         return Some(StandAside::Hidden);
     }
-    if is_given(&visible, env) && !launched {
+    if is_given(&visible, env) && (!launched || is_worker(env)) {
         return Some(StandAside::AlreadyBound);
     }
     if count == 1 && standing.local_size != Some(1) {
@@ -163,6 +164,7 @@ fn cpus(here: &Here, count: usize) -> Vec<CpuSet> {
 fn keep_launchers(outcome: &mut Outcome, here: &Here) {
     outcome.unset.retain(|name| name.starts_with("GPUBIND_"));
     let Ok(edits) = &mut outcome.edits else { return };
+    edits.set.push((WORKER.0, WORKER.1.to_owned()));
     let virtual_rank = here.settings.local_rank == LocalRank::Virtual
         && names(&edits.report.visible).count() == 1
         && (here.env)("LOCAL_RANK").is_some();
@@ -176,7 +178,7 @@ fn renumber(outcome: &mut Outcome, local_rank: usize) {
     let Ok(edits) = &mut outcome.edits else { return };
     edits.report.local_rank = local_rank;
     for (name, value) in &mut edits.set {
-        if *name == "GPUBIND_LOCAL_RANK" {
+        if *name == BOUND_LOCAL_RANK {
             *value = local_rank.to_string();
         }
     }

@@ -40,16 +40,16 @@ pub struct ExecArgs {
     /// What to see of the GPUs, and other items of --gpu-bind=spank: auto, single, ordered,
     /// first, off, share, strict, …
     #[arg(long, value_name = "ITEM,…", value_parser = items)]
-    mode: Option<Request>,
+    mode: Option<String>,
     /// How GPUs are written: index or uuid; MIG instances are always written as UUIDs
     #[arg(long, value_name = "HOW", value_parser = |text: &str| items(&format!("ids={text}")))]
-    ids: Option<Request>,
+    ids: Option<String>,
     /// LOCAL_RANK where one GPU is visible: virtual (0) or keep
     #[arg(long, value_name = "HOW", value_parser = |text: &str| items(&format!("local-rank={text}")))]
-    local_rank: Option<Request>,
+    local_rank: Option<String>,
     /// In a task of Slurm's, set RANK, WORLD_SIZE, MASTER_ADDR and the like where unset: on or off
     #[arg(long, value_name = "ON", value_parser = |text: &str| items(&format!("rank-env={text}")))]
-    rank_env: Option<Request>,
+    rank_env: Option<String>,
     /// Say on stderr which GPU this process got, and why
     #[arg(long)]
     verbose: bool,
@@ -70,8 +70,9 @@ pub struct ExecArgs {
     command: Vec<OsString>,
 }
 
-fn items(text: &str) -> Result<Request, RequestError> {
-    text.parse()
+/// Checks an option's items by themselves, so that a mistake names its option.
+fn items(text: &str) -> Result<String, RequestError> {
+    text.parse::<Request>().map(|_| text.to_owned())
 }
 
 /// Why the command was not started.
@@ -141,14 +142,8 @@ pub fn run(args: &ExecArgs, out: &mut dyn Write) -> Result<(), ExecError> {
 /// The options over SLURM_GPUBIND over the defaults.
 fn settings(args: &ExecArgs, standing: &Standing) -> Result<Settings, ExecError> {
     let given = [&args.mode, &args.ids, &args.local_rank, &args.rank_env].into_iter().flatten();
-    let given: Vec<String> = given.map(Request::to_string).collect();
-    // A request without a mode is written as `auto`, which would contradict one.
-    let given = given.iter().enumerate().map(|(at, text)| match at {
-        0 if args.mode.is_some() => text.as_str(),
-        _ => text.strip_prefix("auto,").unwrap_or(text),
-    });
-    let asked: Request = given.collect::<Vec<_>>().join(",").parse()?;
-    let asked = Request { mode: args.mode.as_ref().and_then(|mode| mode.mode), ..asked };
+    let given: Vec<&str> = given.map(String::as_str).collect();
+    let asked: Request = given.join(",").parse()?;
     let inherited = env::var(REQUEST_VARIABLE).unwrap_or_default();
     let inherited = inherited.parse().unwrap_or_else(|error| {
         if standing.local_rank == 0 {
@@ -256,7 +251,9 @@ mod tests {
 
     #[test]
     fn a_shell_reads_back_what_was_quoted() {
-        for text in ["", "0,1", "local to its CPUs", "it's", "a'b'c", "$HOME `x` \\ \"", "two\nlines"] {
+        for text in
+            ["", "0,1", "local to its CPUs", "it's", "a'b'c", "$HOME `x` \\ \"", "two\nlines"]
+        {
             let script = format!("printf %s {}", quoted(text));
             let output = Command::new("sh").args(["-c", &script]).output().unwrap();
             assert_eq!(String::from_utf8(output.stdout).unwrap(), text);

@@ -22,4 +22,6 @@ pub use launcher::{LAUNCHERS, Launcher};
 pub use layout::{Distribution, Layout, LayoutError, layout, sockets};
 pub use ranks::{Ranks, master_port};
 pub use reach::{Reach, own_cpus, reach};
-pub use standing::{Numbered, Standing, standing, task, task_ranks};
+pub use standing::{
+    BOUND_LOCAL_RANK, Numbered, Standing, WORKER, is_worker, standing, task, task_ranks,
+};

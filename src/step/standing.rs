@@ -43,6 +43,19 @@ pub struct Standing {
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
+/// Tells a process, and all below it, that it is a launcher's worker and has its
+/// device: nothing is left to do there, and its number is in [`BOUND_LOCAL_RANK`]
+/// whatever LOCAL_RANK says. `gpubind exec` and the worker shim set it.
+pub const WORKER: (&str, &str) = ("GPUBIND_WORKERS", "done");
+
+/// The number by which gpubind has bound a process.
+pub const BOUND_LOCAL_RANK: &str = "GPUBIND_LOCAL_RANK";
+
+/// Whether the process is, or is below, a worker that gpubind has bound.
+pub fn is_worker(env: Env) -> bool {
+    env(WORKER.0).as_deref() == Some(WORKER.1)
+}
+
 /// Reads where the process stands: by the first launcher's variable that is set, else
 /// by Slurm's, else it is alone.
 pub fn standing(env: Env) -> Standing {
@@ -91,6 +104,8 @@ pub fn task_ranks(env: Env) -> Option<Ranks> {
 
 fn launched(launcher: &'static Launcher, env: Env) -> Option<Standing> {
     let local_rank = number(env, launcher.local_rank)?;
+    let bound = number(env, BOUND_LOCAL_RANK).filter(|_| is_worker(env));
+    let local_rank = bound.unwrap_or(local_rank);
     if launcher.local_rank == "LOCAL_RANK" && is_gpubinds(env) {
         return None;
     }
@@ -184,6 +199,13 @@ mod tests {
         assert_eq!(of(&[("LOCAL_RANK", "-1")]).numbered, Numbered::Alone);
         let odd = [("LOCAL_RANK", "4"), ("LOCAL_WORLD_SIZE", "4")];
         assert_eq!(of(&odd).local_size, None);
+    }
+
+    #[test]
+    fn a_bound_worker_has_the_number_by_which_it_was_bound() {
+        let worker = [("LOCAL_RANK", "0"), ("RANK", "6"), (BOUND_LOCAL_RANK, "2")];
+        assert_eq!(of(&worker).local_rank, 0, "its task's number");
+        assert_eq!(of(&[&worker[..], &[WORKER]].concat()).local_rank, 2);
     }
 
     #[test]
