@@ -84,27 +84,8 @@ fn planned(fake: &Fake, request: &str, gpus: &[usize], tasks: &[CpuSet]) -> Vec<
     (0..tasks.len()).map(each).collect()
 }
 
-/// A fake machine with device files.
-fn faulty(name: &str, end: &str) -> Fake {
-    let fake = Fake::with(name, end);
-    let dev = fake.roots().dev();
-    fs::create_dir_all(&dev).unwrap();
-    for gpu in &fake.machine.to_node().gpus {
-        let file = dev.join(format!("nvidia{}", gpu.minor.known().unwrap()));
-        fs::write(&file, "").unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
-    }
-    fake
-}
-
-/// The same with a saved snapshot, where one may be believed, so that tests need not
-/// read NVML over and over.
 fn machine(name: &str) -> Fake {
-    let fake = faulty(name, "");
-    let mut save = Command::new(PROGRAM);
-    save.args(["snapshot", "--save", "--fsroot"]).arg(fake.path());
-    assert!(save.arg("--nvml").arg(fake.library()).output().unwrap().status.success());
-    fake
+    Fake::with(name, "").with_devices().with_snapshot(PROGRAM)
 }
 
 #[test]
@@ -205,7 +186,7 @@ fn a_list_that_gpubind_has_ordered_is_taken_entry_by_entry() {
 
 #[test]
 fn what_is_bound_already_is_left_alone_and_nvml_is_not_read() {
-    let fake = faulty("two-cpu", "");
+    let fake = Fake::with("two-cpu", "").with_devices();
     let log = fake.path().join("calls.log");
     let log = ("FAKE_NVML_CALLS", log.to_str().unwrap());
     let worker = [("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "2"), log];
@@ -244,7 +225,7 @@ fn alone_it_keeps_all_gpus_nearest_first() {
     let fake = machine("two-cpu");
     let own: CpuSet = gpubind::step::own_cpus();
     let all: Vec<usize> = (0..8).collect();
-    let expected = planned(&fake, "auto", &all, &[own.clone()]);
+    let expected = planned(&fake, "auto", &all, std::slice::from_ref(&own));
     assert_eq!(quiet(&fake, &[], &[])["CUDA_VISIBLE_DEVICES"], expected[0]);
     let one = planned(&fake, "single", &all, &[own]);
     assert_eq!(quiet(&fake, &[], &["--mode=single"])["CUDA_VISIBLE_DEVICES"], one[0]);
@@ -326,14 +307,14 @@ fn no_nvml_one_that_hangs_and_one_that_crashes_cost_a_warning() {
     let fault = |fault: &str| {
         format!("[faults]\ncall = [{{ name = \"nvmlDeviceGetHandleByIndex_v2\", {fault} }}]")
     };
-    let hanging = faulty("two-cpu", &fault("hang = true"));
+    let hanging = Fake::with("two-cpu", &fault("hang = true")).with_devices();
     let (said, took) = unreadable(&hanging, &["--deadline=1"]);
     assert!(said.contains("gpubind did not finish within 1 s and was killed"), "{said}");
     assert!(took < Duration::from_secs(5), "{took:?}");
-    let crashing = faulty("two-cpu", &fault("crash = true"));
+    let crashing = Fake::with("two-cpu", &fault("crash = true")).with_devices();
     let (said, _) = unreadable(&crashing, &[]);
     assert!(said.contains("gpubind was killed by signal 6"), "{said}");
-    let without = faulty("two-cpu", "");
+    let without = Fake::with("two-cpu", "").with_devices();
     fs::remove_file(without.library()).unwrap();
     let (said, _) = unreadable(&without, &[]);
     assert!(said.contains("cannot load "), "{said}");
@@ -341,7 +322,7 @@ fn no_nvml_one_that_hangs_and_one_that_crashes_cost_a_warning() {
 
 #[test]
 fn under_strict_a_process_that_cannot_be_bound_is_not_started() {
-    let fake = faulty("two-cpu", "");
+    let fake = Fake::with("two-cpu", "").with_devices();
     fs::remove_file(fake.library()).unwrap();
     let output = exec(&fake, &[], &["--mode=strict", "--", "echo", "ran"]).output().unwrap();
     assert_eq!((output.status.code(), &*output.stdout), (Some(1), &b""[..]));
@@ -354,7 +335,7 @@ fn an_ordinary_user_s_own_build_reads_nvml_by_itself() {
         // Then all other tests here show it.
         return;
     }
-    let fake = faulty("two-cpu", "");
+    let fake = Fake::with("two-cpu", "").with_devices();
     fs::set_permissions(fake.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = fake.path().join("gpubind");
     // As in a software folder that a group keeps. By a process of its own: what this one

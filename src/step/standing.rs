@@ -41,6 +41,13 @@ pub struct Standing {
     pub numbered: Numbered,
 }
 
+impl Standing {
+    /// Whether anybody has numbered the process.
+    pub fn is_numbered(&self) -> bool {
+        self.numbered != Numbered::Alone
+    }
+}
+
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Tells a process, and all below it, that it is a launcher's worker and has its
