@@ -6,9 +6,7 @@
 use gpubind::bind::{Edits, Rank, edits, leftovers};
 use gpubind::config::{COMPONENTS_VARIABLE, Change, travel_as};
 use gpubind::node::{CpuSet, Node, Roots};
-use gpubind::step::{
-    Affinity, Allocation, Place, Ranks, master_port, own_cpus, reach, task_cpus, wanted,
-};
+use gpubind::step::{Affinity, Allocation, Place, Ranks, master_port, own_cpus, reach, wanted};
 use slurm_spank::SpankHandle;
 
 use crate::say;
@@ -137,10 +135,8 @@ fn listed_cpus(
     node: Option<&Node>,
 ) -> Vec<CpuSet> {
     let tasks = number(spank.job_local_task_count().unwrap_or(1));
-    let bind_type = env("SLURM_CPU_BIND_TYPE").unwrap_or_default();
-    let list = env("SLURM_CPU_BIND_LIST").unwrap_or_default();
     let numa = node.map_or(&[][..], |node| node.numa.as_slice());
-    task_cpus(&bind_type, &list, tasks, numa).unwrap_or_else(|error| {
+    gpubind::step::listed_cpus(env, tasks, numa).unwrap_or_else(|error| {
         say::debug(&format!("SLURM_CPU_BIND_LIST: {error}; CPU sets are unknown"));
         vec![CpuSet::default(); tasks]
     })

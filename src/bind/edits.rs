@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::config::{LocalRank, Mode, Settings};
+use crate::config::{LocalRank, Mode, RANK_ENV_SET, Settings};
 use crate::node::{CpuSet, Node};
 use crate::plan::{Plan, PlanError, Shape, Why, plan};
 use crate::step::{Allocation, Entry, Ranks};
@@ -10,10 +10,6 @@ use crate::step::{Allocation, Entry, Ranks};
 use super::report::{Locality, RankReport, describe, numa_list};
 use super::visible::{join, ordinals, visible};
 use super::warning::Warning;
-
-/// Names of the rank variables that gpubind itself has set, so that a step
-/// inside this step does not take them for the user's own.
-const RANK_ENV_SET: &str = "GPUBIND_RANK_ENV";
 
 /// What an unmodified `env://` program reads.
 const RANK_VARIABLES: [&str; 7] = [
@@ -54,14 +50,23 @@ pub struct Rank<'a> {
     pub env: &'a dyn Fn(&str) -> Option<String>,
 }
 
-/// What tells logs and scripts about the rank's own devices.
-const FACTS: [&str; 6] = [
+/// CUDA_VISIBLE_DEVICES as gpubind has set it. Where both are the same, the list is
+/// gpubind's: in plan order, and not to be planned again.
+pub const GIVEN: &str = "GPUBIND_VISIBLE";
+
+/// `on` where several ranks on a device are wanted.
+pub const SHARED: &str = "GPUBIND_SHARE";
+
+/// What tells logs, scripts and gpubind itself about the rank's own devices.
+const FACTS: [&str; 8] = [
     "GPUBIND_GPU_UUID",
     "GPUBIND_GPU_PCI",
     "GPUBIND_GPU_INDEX",
     "GPUBIND_NUMA_NODE",
     "GPUBIND_LOCAL_RANK",
     "GPUBIND_WHY",
+    GIVEN,
+    SHARED,
 ];
 
 /// Changes to a rank's environment.
@@ -82,6 +87,15 @@ pub enum StandAside {
     /// Slurm has bound the task.
     #[error("Slurm has bound this task itself")]
     BoundBySlurm,
+    /// It was called by a process that gpubind has bound.
+    #[error("gpubind has bound this process already")]
+    AlreadyBound,
+    /// There is nothing to choose from.
+    #[error("CUDA_VISIBLE_DEVICES names one device already")]
+    OneDevice,
+    /// The user, or Slurm, wants no device to be seen.
+    #[error("CUDA_VISIBLE_DEVICES hides all devices")]
+    Hidden,
     /// There is no device to give.
     #[error("the step has no GPU on this node")]
     NoDevice,
@@ -170,7 +184,7 @@ fn by_plan<'p>(
         set.extend(there.map(|name| (name, numbers.clone())));
     }
     let why = plan.why(rank.local_rank);
-    set.extend(facts(rank, &own, &why));
+    set.extend(facts(rank, &own, &why, &text));
     set.extend(rank_variables(rank, own.len(), seen.len()));
     let report = report(rank, &own, text, why);
     Outcome { edits: Ok(Edits { set, report }), unset, warnings }
@@ -235,7 +249,7 @@ fn own_first(own: &[usize], plan: &Plan, devices: usize) -> Vec<usize> {
 }
 
 /// What logs and scripts may want to know of the rank's own devices.
-fn facts(rank: &Rank, own: &[&Entry], why: &Why) -> Vec<(&'static str, String)> {
+fn facts(rank: &Rank, own: &[&Entry], why: &Why, visible: &str) -> Vec<(&'static str, String)> {
     let node = rank.node.ok();
     let gpu = |entry: &Entry| node.and_then(|node| node.gpu(entry.device?));
     let numa = |entry: &Entry| {
@@ -249,6 +263,8 @@ fn facts(rank: &Rank, own: &[&Entry], why: &Why) -> Vec<(&'static str, String)> 
         join(own, numa),
         Some(rank.local_rank.to_string()),
         Some(why.to_string()),
+        Some(visible.to_owned()),
+        rank.settings.share.then(|| "on".to_owned()),
     ];
     FACTS.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?))).collect()
 }

@@ -15,7 +15,7 @@ pub enum Warning {
         devices: usize,
     },
     /// The node's GPUs could not be read, so nearness is not known.
-    #[error("{reason}; affinity is unknown, so GPUs are given in Slurm's order")]
+    #[error("{reason}; affinity is unknown, so GPUs are given in their own order")]
     NodeUnknown {
         /// Why it could not be read.
         reason: String,
@@ -32,6 +32,24 @@ pub enum Warning {
         /// The step's devices on this node.
         devices: usize,
     },
+    /// Neither the machine nor a list tells of any device.
+    #[error("{reason}; the environment stays as it is")]
+    NothingKnown {
+        /// Why the machine could not be read.
+        reason: String,
+    },
+    /// A device list that fits nothing that the process can reach.
+    #[error(
+        "CUDA_VISIBLE_DEVICES={list} names no GPU that this process can reach; the environment \
+         stays as it is"
+    )]
+    NamesNothing {
+        /// The list.
+        list: String,
+    },
+    /// A machine without GPUs, or none that the process can reach.
+    #[error("this process can reach no GPU; the environment stays as it is")]
+    NoGpu,
     /// UUIDs were asked for and are not known.
     #[error("ids=uuid: the UUIDs of this node's GPUs are unknown; they are written as indices")]
     UuidUnknown,

@@ -1,11 +1,11 @@
 //! The options by which a command is told which machine to look at.
 
 use std::path::PathBuf;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::node::nvml::{self, NvmlError};
 use crate::node::snapshot::{MAX_AGE, Snapshot};
-use crate::node::{Node, Roots};
+use crate::node::{Node, ObtainError, Roots, Source, obtain, probe};
 
 /// Where the machine's files and its NVML library are.
 #[derive(Debug, Clone, clap::Args)]
@@ -22,6 +22,28 @@ impl MachineArgs {
     /// The machine's file tree.
     pub fn roots(&self) -> Roots {
         Roots::new(self.fsroot.clone())
+    }
+
+    /// The same as [`MachineArgs::node`], for a process that must not hang or crash: NVML is
+    /// read in a child, in this time.
+    ///
+    /// # Errors
+    /// [`ObtainError`] if neither tells.
+    pub fn node_within(&self, timeout: Duration) -> Result<Node, ObtainError> {
+        // The child works in another folder.
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let source = Source {
+            roots: Roots::new(absolute(&self.fsroot)),
+            program: probe::SELF.into(),
+            // A bare name is for the loader to find.
+            nvml: self.nvml.as_ref().map(|nvml| match nvml.components().count() {
+                0 | 1 => nvml.clone(),
+                _ => absolute(nvml),
+            }),
+            timeout,
+            max_age: MAX_AGE,
+        };
+        obtain(&source).map(|(node, _)| node)
     }
 
     /// The whole machine: from the saved snapshot if it may be believed, else from NVML.

@@ -1,6 +1,7 @@
 //! The `gpubind` program: a file per command, and nothing that the library
 //! could decide.
 
+mod exec;
 mod lines;
 mod machine_args;
 mod plan;
@@ -27,6 +28,7 @@ struct Cli {
 enum Command {
     Topo(topo::TopoArgs),
     Plan(plan::PlanArgs),
+    Exec(exec::ExecArgs),
     Snapshot(snapshot::SnapshotArgs),
     Report(report::ReportArgs),
 }
@@ -45,6 +47,7 @@ pub fn main() -> ExitCode {
     let done: Result<(), Box<dyn std::error::Error>> = match &cli.command {
         Command::Topo(args) => topo::run(args, &mut out).map_err(Into::into),
         Command::Plan(args) => plan::run(args, &mut out).map_err(Into::into),
+        Command::Exec(args) => exec::run(args, &mut out).map_err(Into::into),
         Command::Snapshot(args) => snapshot::run(args, &mut out).map_err(Into::into),
         Command::Report(args) => report::run(args, &mut out).map_err(Into::into),
     };
@@ -60,10 +63,19 @@ pub fn main() -> ExitCode {
 }
 
 fn exit_code(error: &(dyn std::error::Error + 'static)) -> u8 {
+    if let Some(error) = error.downcast_ref::<exec::ExecError>() {
+        return error.exit_code();
+    }
     match error.downcast_ref::<plan::PlanCommandError>() {
         Some(error) if error.is_usage() => USAGE,
         _ => FAILED,
     }
+}
+
+/// The node's name, Slurm's where it tells.
+fn host() -> String {
+    std::env::var("SLURMD_NODENAME")
+        .unwrap_or_else(|_| rustix::system::uname().nodename().to_string_lossy().into_owned())
 }
 
 fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {

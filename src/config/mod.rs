@@ -20,7 +20,7 @@ pub use plugstack::{PlugstackArgs, PlugstackError};
 #[cfg(feature = "cli")]
 pub use plugstack_file::{PluginLine, PlugstackFile, PlugstackProblem, plugstack_path};
 pub use request::{BindText, ITEMS, Ids, LocalRank, Mode, Request, RequestError, bind_text};
-pub use settings::{REQUEST_VARIABLE, Settings};
+pub use settings::{RANK_ENV_SET, REQUEST_VARIABLE, Settings};
 pub use site::{
     Acts, DeviceName, Effective, JobFacts, KEYS, Key, Layer, LoadError, Origin, Place, SITE_FILE,
     Said, Site, SiteFile, SiteFileError, SiteFileProblem, Takes, TomlForm, Value, load,

@@ -102,6 +102,22 @@ pub const ITEMS: [&str; 16] = [
     "strict",
 ];
 
+impl Request {
+    /// This request, and where it says nothing the other one.
+    pub fn or(self, other: &Request) -> Request {
+        Request {
+            mode: self.mode.or(other.mode),
+            share: self.share || other.share,
+            ids: self.ids.or(other.ids),
+            local_rank: self.local_rank.or(other.local_rank),
+            rank_env: self.rank_env.or(other.rank_env),
+            workers: self.workers.or(other.workers),
+            verbose: self.verbose || other.verbose,
+            strict: self.strict || other.strict,
+        }
+    }
+}
+
 impl FromStr for Request {
     type Err = RequestError;
 

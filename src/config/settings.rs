@@ -8,6 +8,10 @@ use super::site::Site;
 /// it (src/common/env.c).
 pub const REQUEST_VARIABLE: &str = "SLURM_GPUBIND";
 
+/// Names of the rank variables that gpubind itself has set, so that a step inside
+/// this step does not take them for the user's own.
+pub const RANK_ENV_SET: &str = "GPUBIND_RANK_ENV";
+
 /// The settings of a step: the request over the site's over the built-in ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {

@@ -169,6 +169,13 @@ impl Plan {
         })
     }
 
+    /// The plan for devices that are in plan order already: the same, for another
+    /// reason.
+    pub fn as_listed(tasks: usize, devices: usize, shape: Shape) -> Result<Plan, PlanError> {
+        let plan = Plan::in_order(tasks, devices, shape)?;
+        Ok(Plan { whys: vec![Why::Listed; tasks], ..plan })
+    }
+
     /// Why a task got its device or devices.
     pub fn why(&self, rank: usize) -> Why {
         self.whys.get(rank).cloned().unwrap_or(Why::NoSuchTask)

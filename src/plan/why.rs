@@ -23,6 +23,8 @@ pub enum Why {
     AffinityUnknown(Option<Undecided>),
     /// It is not known on which CPUs the task runs.
     CpusUnknown,
+    /// The list that its devices are from was in plan order already.
+    Listed,
     /// There is no such task in the plan.
     NoSuchTask,
 }
@@ -53,6 +55,7 @@ impl fmt::Display for Why {
                 f.write_str("affinity unknown: placed by the links to its neighbours' GPUs")
             }
             Why::CpusUnknown => f.write_str("its CPUs are unknown"),
+            Why::Listed => f.write_str("next in the order that gpubind gave its task"),
             Why::NoSuchTask => f.write_str("no such task in the plan"),
         }
     }

@@ -34,7 +34,7 @@ pub struct Entry {
 }
 
 /// The devices that the step owns on this node, in PCI order where the node is
-/// known, else in Slurm's order.
+/// known, else in Slurm's order; or those that a task was given, in its order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allocation {
     /// The devices, each once.
@@ -74,6 +74,11 @@ impl Allocation {
     pub fn of(node: &Node, reach: &Reach, mut devices: Vec<Device>) -> Allocation {
         devices.sort_unstable();
         devices.dedup();
+        Allocation::listed(node, reach, devices)
+    }
+
+    /// An allocation of these devices in this very order, each once.
+    pub fn listed(node: &Node, reach: &Reach, devices: Vec<Device>) -> Allocation {
         let reachable = reachable(node, reach);
         // Whether CUDA counts a sick GPU is not known, and with MIG it counts
         // instances; beside either there are no numbers that can be trusted.
@@ -157,7 +162,7 @@ fn entries_are_gpus(lists: &GpuLists) -> bool {
 }
 
 /// The entries of a comma list.
-fn names(list: &str) -> impl Iterator<Item = &str> {
+pub fn names(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|name| !name.is_empty())
 }
 

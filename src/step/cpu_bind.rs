@@ -72,6 +72,22 @@ pub fn task_cpus(
     Ok((0..tasks).filter_map(|task| sets.get(task % sets.len())).cloned().collect())
 }
 
+/// The CPU set of each of the `tasks` tasks of the calling task's step on this node,
+/// by local rank, as SLURM_CPU_BIND_TYPE and SLURM_CPU_BIND_LIST tell; empty where
+/// unknown.
+///
+/// # Errors
+/// [`CpuBindError`].
+pub fn listed_cpus(
+    env: &dyn Fn(&str) -> Option<String>,
+    tasks: usize,
+    numa: &[NumaNode],
+) -> Result<Vec<CpuSet>, CpuBindError> {
+    let bind_type = env("SLURM_CPU_BIND_TYPE").unwrap_or_default();
+    let list = env("SLURM_CPU_BIND_LIST").unwrap_or_default();
+    task_cpus(&bind_type, &list, tasks, numa)
+}
+
 /// A set of the one number that a hexadecimal text names.
 fn number_from_hex(text: &str) -> Result<CpuSet, CpuSetError> {
     u16::from_str_radix(text.trim_start_matches("0x"), 16)

@@ -12,12 +12,16 @@ mod launcher;
 mod layout;
 mod ranks;
 mod reach;
+mod standing;
 
 pub use affinity::Affinity;
-pub use allocation::{Allocation, Entry, GpuLists};
+pub use allocation::{Allocation, Entry, GpuLists, names};
 pub use component::{NotAsked, Place, Wanted, wanted};
-pub use cpu_bind::{CpuBindError, task_cpus};
+pub use cpu_bind::{CpuBindError, listed_cpus, task_cpus};
 pub use launcher::{LAUNCHERS, Launcher};
 pub use layout::{Distribution, Layout, LayoutError, layout, sockets};
 pub use ranks::{Ranks, master_port};
 pub use reach::{Reach, own_cpus, reach};
+pub use standing::{
+    BOUND_LOCAL_RANK, Numbered, Standing, WORKER, is_worker, standing, task, task_ranks,
+};

@@ -2,6 +2,7 @@
 //! fixture by the `fake-machine` program.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -39,6 +40,29 @@ impl Fake {
             .unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         Fake { folder, machine }
+    }
+
+    /// Gives it device files that anybody may open.
+    #[allow(dead_code, reason = "not every test asks what can be reached")]
+    pub fn with_devices(self) -> Fake {
+        let dev = self.roots().dev();
+        fs::create_dir_all(&dev).unwrap();
+        for gpu in &self.machine.to_node().gpus {
+            let file = dev.join(format!("nvidia{}", gpu.minor.known().unwrap()));
+            fs::write(&file, "").unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+        }
+        self
+    }
+
+    /// Has it described in a snapshot, so that NVML need not be read over and over;
+    /// only root's are believed.
+    #[allow(dead_code, reason = "not every test has the program")]
+    pub fn with_snapshot(self, program: &str) -> Fake {
+        let mut save = Command::new(program);
+        save.args(["snapshot", "--save", "--fsroot"]).arg(self.path());
+        assert!(save.arg("--nvml").arg(self.library()).output().unwrap().status.success());
+        self
     }
 
     #[allow(dead_code, reason = "not every test looks into it")]

@@ -1,0 +1,185 @@
+//! The edits for a process that no plugin has bound, from what it finds by itself:
+//! `gpubind exec`.
+
+use crate::config::{LocalRank, Mode, Settings};
+use crate::node::{CpuSet, Node};
+use crate::plan::{Plan, Shape};
+use crate::step::{
+    Allocation, BOUND_LOCAL_RANK, GpuLists, Numbered, Reach, Standing, WORKER, is_worker,
+    listed_cpus, names, task_ranks,
+};
+
+use super::edits::{GIVEN, Outcome, Rank, StandAside, edits, edits_by};
+use super::warning::Warning;
+
+/// A process, with all that decides about its environment.
+pub struct Here<'a> {
+    /// The machine, or why it is not known.
+    pub node: Result<&'a Node, &'a str>,
+    /// What the process can reach, where the machine is known.
+    pub reach: &'a Reach,
+    /// Where it stands among those that share its devices.
+    pub standing: &'a Standing,
+    /// Its own CPUs.
+    pub cpus: &'a CpuSet,
+    /// What was asked for.
+    pub settings: &'a Settings,
+    /// Its environment so far.
+    pub env: &'a dyn Fn(&str) -> Option<String>,
+}
+
+/// Spellings of CUDA_VISIBLE_DEVICES that hide all devices on purpose: empty, CUDA's
+/// documented -1, and what Slurm before 24.05 writes where there are none.
+const HIDDEN: [&str; 3] = ["", "-1", "NoDevFiles"];
+
+/// Why the process's environment stays as it is, as far as that environment itself
+/// tells: then the machine need not be read.
+pub fn aside(
+    standing: &Standing,
+    settings: &Settings,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Option<StandAside> {
+    if settings.mode == Mode::Off {
+        return Some(StandAside::Off);
+    }
+    let visible = env("CUDA_VISIBLE_DEVICES")?;
+    let launched = matches!(standing.numbered, Numbered::By(_));
+    let count = names(&visible).count();
+    if HIDDEN.contains(&visible.trim()) {
+        return Some(StandAside::Hidden);
+    }
+    if is_given(&visible, env) && (!launched || is_worker(env)) {
+        return Some(StandAside::AlreadyBound);
+    }
+    if count == 1 && standing.local_size != Some(1) {
+        return Some(StandAside::OneDevice);
+    }
+    // Another task has the rest, so this one's list is no step's.
+    let step = env("SLURM_STEP_GPUS").map_or(0, |list| names(&list).count());
+    let bound = standing.numbered == Numbered::Slurm && count < step;
+    bound.then_some(StandAside::BoundBySlurm)
+}
+
+/// Makes the changes to the process's environment. All processes of one launcher or
+/// step on this node find plans that fit together, without talking:
+///
+/// * its devices are those that its CUDA_VISIBLE_DEVICES names, as CUDA understands
+///   that, else all that it can reach;
+/// * tasks of Slurm's know each other's CPUs from SLURM_CPU_BIND_LIST; of a launcher's
+///   workers each knows but its own, so none counts;
+/// * a list that gpubind has given to the task above is in plan order already: rank r
+///   takes entry r, modulo its length.
+pub fn edits_here(here: &Here) -> Outcome {
+    if let Some(why) = aside(here.standing, here.settings, here.env) {
+        return Outcome { edits: Err(why), unset: Vec::new(), warnings: Vec::new() };
+    }
+    let visible = (here.env)("CUDA_VISIBLE_DEVICES");
+    let given = visible.as_deref().is_some_and(|visible| is_given(visible, here.env));
+    let launched = matches!(here.standing.numbered, Numbered::By(_));
+    let mut allocation = allocation(here, visible.as_deref(), given);
+    let mut settings = here.settings.clone();
+    if launched {
+        allocation.narrowed = None;
+        // A worker is one rank; it is tasks that keep a share for their workers.
+        if settings.mode == Mode::Auto {
+            settings.mode = Mode::Single;
+        }
+    }
+    let devices = allocation.entries.len();
+    let count = here.standing.local_size.unwrap_or(devices);
+    let ranks = task_ranks(here.env).filter(|_| here.standing.numbered == Numbered::Slurm);
+    let rank = Rank {
+        node: here.node,
+        allocation: &allocation,
+        tasks: &cpus(here, count),
+        cpus: here.cpus,
+        settings: &settings,
+        local_rank: match here.standing.local_size {
+            Some(_) => here.standing.local_rank,
+            // As many as devices are planned for, and the others follow in turn.
+            None => here.standing.local_rank.checked_rem(devices).unwrap_or(0),
+        },
+        ranks: ranks.as_ref(),
+        env: here.env,
+    };
+    let listed = given.then(|| Plan::as_listed(count, devices, Shape::Single).ok()).flatten();
+    let mut outcome = match listed {
+        Some(plan) => edits_by(&rank, &plan),
+        None => edits(&rank),
+    };
+    if outcome.edits.is_err() {
+        outcome.unset.clear();
+        outcome.warnings = vec![match (here.node, visible) {
+            (Err(reason), _) => Warning::NothingKnown { reason: reason.to_owned() },
+            (Ok(_), Some(list)) => Warning::NamesNothing { list },
+            (Ok(_), None) => Warning::NoGpu,
+        }];
+    }
+    if launched {
+        keep_launchers(&mut outcome, here);
+    }
+    renumber(&mut outcome, here.standing.local_rank);
+    outcome
+}
+
+/// Whether gpubind has made this list, and nobody has changed it since.
+fn is_given(visible: &str, env: &dyn Fn(&str) -> Option<String>) -> bool {
+    env(GIVEN).is_some_and(|given| given == visible)
+}
+
+fn allocation(here: &Here, visible: Option<&str>, given: bool) -> Allocation {
+    let lists = GpuLists {
+        visible: visible.map(str::to_owned),
+        step_gpus: (here.env)("SLURM_STEP_GPUS").filter(|list| !list.is_empty()),
+    };
+    let Ok(node) = here.node else {
+        return Allocation::unknown(&lists);
+    };
+    let Some(visible) = visible else {
+        return Allocation::find(node, here.reach, &lists);
+    };
+    let seen = Allocation::seen(node, here.reach, Some(visible));
+    if given {
+        Allocation::listed(node, here.reach, seen)
+    } else {
+        Allocation::of(node, here.reach, seen)
+    }
+}
+
+/// The CPU sets of all that the plan is for; empty where unknown.
+fn cpus(here: &Here, count: usize) -> Vec<CpuSet> {
+    if count == 1 {
+        return vec![here.cpus.clone()];
+    }
+    let numa = here.node.map_or(&[][..], |node| node.numa.as_slice());
+    match here.standing.numbered {
+        Numbered::Slurm => listed_cpus(here.env, count, numa).ok(),
+        Numbered::By(_) | Numbered::Alone => None,
+    }
+    .unwrap_or_else(|| vec![CpuSet::default(); count])
+}
+
+/// The rank variables are the launcher's, except that LOCAL_RANK, where there is one,
+/// says which of the visible devices to use.
+fn keep_launchers(outcome: &mut Outcome, here: &Here) {
+    outcome.unset.retain(|name| name.starts_with("GPUBIND_"));
+    let Ok(edits) = &mut outcome.edits else { return };
+    edits.set.push((WORKER.0, WORKER.1.to_owned()));
+    let virtual_rank = here.settings.local_rank == LocalRank::Virtual
+        && names(&edits.report.visible).count() == 1
+        && (here.env)("LOCAL_RANK").is_some();
+    if virtual_rank {
+        edits.set.push(("LOCAL_RANK", "0".to_owned()));
+    }
+}
+
+/// Has the outcome tell the process's own number, whatever it was planned as.
+fn renumber(outcome: &mut Outcome, local_rank: usize) {
+    let Ok(edits) = &mut outcome.edits else { return };
+    edits.report.local_rank = local_rank;
+    for (name, value) in &mut edits.set {
+        if *name == BOUND_LOCAL_RANK {
+            *value = local_rank.to_string();
+        }
+    }
+}

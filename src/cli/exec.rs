@@ -1,0 +1,262 @@
+//! `gpubind exec`: binds this process, then becomes the command.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::MachineArgs;
+use crate::bind::{Here, Outcome, StandAside, Warning, aside, edits_here};
+use crate::config::{REQUEST_VARIABLE, Request, RequestError, Settings};
+use crate::step::{Numbered, Reach, Standing, own_cpus, reach, standing};
+
+/// Run a command with its nearest GPU, with or without Slurm
+///
+/// Sets the environment as the plugin does in a task, and becomes COMMAND, so that
+/// signals and the exit code are COMMAND's own. The process's number on the node is the
+/// launcher's (torchrun, mpirun, …), else Slurm's; without one it is alone. The GPUs to
+/// choose from are those in CUDA_VISIBLE_DEVICES, else all that can be reached. A process
+/// that has one GPU already, or that gpubind has bound, is left as it is.
+///
+/// A worker of a launcher gets exactly one GPU. Otherwise a process is a task: with fewer
+/// tasks than GPUs each keeps its share, nearest first, unless --mode=single says
+/// otherwise.
+///
+/// SLURM_GPUBIND holds defaults for the items. If the GPUs cannot be read, they are given
+/// in their own order, with a warning; COMMAND is started all the same.
+#[derive(Debug, Clone, clap::Args)]
+#[command(after_help = "Exit codes: COMMAND's; 126 if it cannot be run, 127 if it is not found, \
+                        2 for wrong options.\n\n\
+                        Examples:\n  \
+                        torchrun --no-python --nproc-per-node=4 gpubind exec -- python train.py\n  \
+                        mpirun -n 8 gpubind exec -- ./app\n  \
+                        srun -n 8 gpubind exec --verbose -- ./app")]
+pub struct ExecArgs {
+    /// What to see of the GPUs, and other items of --gpu-bind=spank: auto, single, ordered,
+    /// first, off, share, strict, …
+    #[arg(long, value_name = "ITEM,…", value_parser = items)]
+    mode: Option<String>,
+    /// How GPUs are written: index or uuid; MIG instances are always written as UUIDs
+    #[arg(long, value_name = "HOW", value_parser = |text: &str| items(&format!("ids={text}")))]
+    ids: Option<String>,
+    /// LOCAL_RANK where one GPU is visible: virtual (0) or keep
+    #[arg(long, value_name = "HOW", value_parser = |text: &str| items(&format!("local-rank={text}")))]
+    local_rank: Option<String>,
+    /// In a task of Slurm's, set RANK, WORLD_SIZE, MASTER_ADDR and the like where unset: on or off
+    #[arg(long, value_name = "ON", value_parser = |text: &str| items(&format!("rank-env={text}")))]
+    rank_env: Option<String>,
+    /// Say on stderr which GPU this process got, and why
+    #[arg(long)]
+    verbose: bool,
+    /// Print the changes to the environment, and run nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print them as a JSON object
+    #[arg(long, requires = "dry_run")]
+    json: bool,
+    /// How many seconds reading the GPUs may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 10,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    deadline: u64,
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// The command and its arguments
+    #[arg(trailing_var_arg = true, value_name = "COMMAND", required_unless_present = "dry_run")]
+    command: Vec<OsString>,
+}
+
+/// Checks an option's items by themselves, so that a mistake names its option.
+fn items(text: &str) -> Result<String, RequestError> {
+    text.parse::<Request>().map(|_| text.to_owned())
+}
+
+/// Why the command was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum ExecError {
+    /// Two options contradict each other.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// `strict` was asked for, and the process cannot be bound as asked.
+    #[error("strict: {0}")]
+    Strict(Warning),
+    /// The system would not run it.
+    #[error("cannot run {command}: {error}")]
+    Run {
+        /// The command.
+        command: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The changes could not be printed.
+    #[error("cannot write the changes: {0}")]
+    Write(#[from] io::Error),
+    /// They are no JSON; cannot happen with plain data.
+    #[error("cannot write the changes: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl ExecError {
+    /// The program's exit code, for a command as env(1) and the shells have it.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            ExecError::Request(_) => super::USAGE,
+            ExecError::Run { error, .. } if error.kind() == io::ErrorKind::NotFound => 127,
+            ExecError::Run { .. } => 126,
+            ExecError::Strict(_) | ExecError::Write(_) | ExecError::Json(_) => super::FAILED,
+        }
+    }
+}
+
+/// Runs the command; comes back only from a dry run.
+///
+/// # Errors
+/// [`ExecError`].
+pub fn run(args: &ExecArgs, out: &mut dyn Write) -> Result<(), ExecError> {
+    let env = |name: &str| env::var(name).ok();
+    let standing = standing(&env);
+    let settings = settings(args, &standing)?;
+    let outcome = match aside(&standing, &settings, &env) {
+        Some(why) => Outcome { edits: Err(why), unset: Vec::new(), warnings: Vec::new() },
+        None => bind(args, &standing, &settings),
+    };
+    tell(&outcome, &standing, &settings)?;
+    let changes = Changes::of(outcome);
+    if args.dry_run {
+        return changes.print(args.json, out);
+    }
+    let Some((program, arguments)) = args.command.split_first() else { return Ok(()) };
+    let mut command = Command::new(program);
+    command.args(arguments).envs(&changes.set);
+    for name in &changes.unset {
+        command.env_remove(name);
+    }
+    let error = command.exec();
+    Err(ExecError::Run { command: program.to_string_lossy().into_owned(), error })
+}
+
+/// The options over SLURM_GPUBIND over the defaults.
+fn settings(args: &ExecArgs, standing: &Standing) -> Result<Settings, ExecError> {
+    let given = [&args.mode, &args.ids, &args.local_rank, &args.rank_env].into_iter().flatten();
+    let given: Vec<&str> = given.map(String::as_str).collect();
+    let asked: Request = given.join(",").parse()?;
+    let inherited = env::var(REQUEST_VARIABLE).unwrap_or_default();
+    let inherited = inherited.parse().unwrap_or_else(|error| {
+        if standing.local_rank == 0 {
+            say(&format!("{REQUEST_VARIABLE}: {error}; its items do not count"));
+        }
+        Request::default()
+    });
+    let settings = Settings::from(&asked.or(&inherited));
+    Ok(Settings { verbose: settings.verbose || args.verbose, ..settings })
+}
+
+fn bind(args: &ExecArgs, standing: &Standing, settings: &Settings) -> Outcome {
+    let node = args.machine.node_within(Duration::from_secs(args.deadline));
+    let node = node.map_err(|error| error.to_string());
+    let reach = match &node {
+        Ok(node) => reach(node, &args.machine.roots().dev()),
+        Err(_) => Reach::default(),
+    };
+    edits_here(&Here {
+        node: node.as_ref().map_err(String::as_str),
+        reach: &reach,
+        standing,
+        cpus: &own_cpus(),
+        settings,
+        env: &|name| env::var(name).ok(),
+    })
+}
+
+/// Says what the user should know: once for all processes of the node, and for each
+/// where `verbose` was asked for.
+fn tell(outcome: &Outcome, standing: &Standing, settings: &Settings) -> Result<(), ExecError> {
+    if let Some(warning) = outcome.warnings.first().filter(|_| settings.strict) {
+        return Err(ExecError::Strict(warning.clone()));
+    }
+    if standing.local_rank == 0 {
+        outcome.warnings.iter().for_each(|warning| say(&format!("warning: {warning}")));
+    }
+    if !settings.verbose {
+        return Ok(());
+    }
+    let rank = standing.rank.map_or_else(String::new, |rank| format!("rank {rank} "));
+    let from = match standing.numbered {
+        Numbered::Alone => String::new(),
+        numbered => format!(" (of {numbered})"),
+    };
+    let who = format!("{rank}on {}{from}", super::host());
+    match &outcome.edits {
+        Ok(edits) => say(&format!("{who}, {}", edits.report)),
+        // The warning has said so.
+        Err(StandAside::NoDevice) => {}
+        Err(why) => say(&format!(
+            "{who}, local rank {}: the environment stays as it is: {why}",
+            standing.local_rank
+        )),
+    }
+    Ok(())
+}
+
+fn say(text: &str) {
+    eprintln!("gpubind: {text}");
+}
+
+/// What changes in the environment; `--dry-run --json` prints it.
+#[derive(Debug, Default, Serialize)]
+struct Changes {
+    set: BTreeMap<&'static str, String>,
+    unset: Vec<String>,
+}
+
+impl Changes {
+    fn of(outcome: Outcome) -> Changes {
+        let set: BTreeMap<_, _> =
+            outcome.edits.map_or_else(|_| BTreeMap::new(), |edits| edits.set.into_iter().collect());
+        let unset = outcome.unset.into_iter().filter(|name| !set.contains_key(name.as_str()));
+        Changes { unset: unset.collect(), set }
+    }
+
+    fn print(&self, json: bool, out: &mut dyn Write) -> Result<(), ExecError> {
+        if json {
+            serde_json::to_writer(&mut *out, self)?;
+            return Ok(writeln!(out)?);
+        }
+        for name in &self.unset {
+            writeln!(out, "unset {name}")?;
+        }
+        for (name, value) in &self.set {
+            writeln!(out, "{name}={}", quoted(value))?;
+        }
+        Ok(())
+    }
+}
+
+/// The text as one word of a shell.
+fn quoted(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.,:/@%+=".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_back_what_was_quoted() {
+        for text in
+            ["", "0,1", "local to its CPUs", "it's", "a'b'c", "$HOME `x` \\ \"", "two\nlines"]
+        {
+            let script = format!("printf %s {}", quoted(text));
+            let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
+        }
+    }
+}

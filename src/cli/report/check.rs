@@ -1,0 +1,173 @@
+//! `--check`: whether this process has what it should have, and nobody else has it too.
+
+use std::io;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::circle::circle;
+use super::gather::{Report, is_sharing_wanted};
+use super::meet::meet;
+use crate::step::{Numbered, Standing, names};
+
+/// What is wrong, and who was not asked.
+#[derive(Debug, Default, Serialize)]
+pub struct Findings {
+    /// Each a sentence; none where all is well.
+    pub wrong: Vec<String>,
+    /// Places of ranks on this node that were not heard, so that sharing with them is
+    /// not known.
+    pub not_heard: Vec<usize>,
+}
+
+/// What a rank tells the others.
+#[derive(Debug, Serialize, Deserialize)]
+struct Word {
+    rank: Option<u32>,
+    local_rank: usize,
+    own: Vec<Own>,
+}
+
+/// A device that a rank has for itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Own {
+    index: u32,
+    uuid: Option<String>,
+}
+
+/// Checks the process, and meets the other ranks of the node for at most `time`.
+///
+/// # Errors
+/// The system refuses sockets.
+pub fn check(
+    report: &Report,
+    standing: &Standing,
+    time: Duration,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> io::Result<Findings> {
+    let own = own(report, env);
+    let mut findings = Findings { wrong: alone(report, standing, &own, env), not_heard: vec![] };
+    let uid = rustix::process::getuid().as_raw();
+    let parent = rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
+    let Some(circle) = circle(standing, uid, parent.unsigned_abs(), env) else {
+        eprintln!(
+            "gpubind: {} does not tell how many ranks this node has; whether they share GPUs is \
+             not checked",
+            standing.numbered
+        );
+        return Ok(findings);
+    };
+    let word = Word { rank: report.rank, local_rank: standing.local_rank, own };
+    let heard = meet(&circle, &serde_json::to_string(&word)?, time)?;
+    let mut others: Vec<Word> = Vec::new();
+    for (place, said) in heard.iter().enumerate().filter(|(place, _)| *place != circle.place) {
+        match said.as_deref().and_then(|said| serde_json::from_str(said).ok()) {
+            Some(other) => others.push(other),
+            None => findings.not_heard.push(place),
+        }
+    }
+    if !is_sharing_wanted() {
+        findings.wrong.extend(shared(&word, &others));
+    }
+    Ok(findings)
+}
+
+/// The devices that the process is to use: those that gpubind has given it for its own,
+/// where its list is still gpubind's; else all that it sees.
+fn own(report: &Report, env: &dyn Fn(&str) -> Option<String>) -> Vec<Own> {
+    let seen =
+        report.devices.iter().map(|device| Own { index: device.index, uuid: device.uuid.clone() });
+    let seen: Vec<Own> = seen.collect();
+    let given = env("GPUBIND_GPU_UUID").filter(|_| is_as_given(report)).unwrap_or_default();
+    let is_own = |own: &&Own| {
+        own.uuid.as_deref().is_some_and(|uuid| names(&given).any(|given| given == uuid))
+    };
+    let own: Vec<Own> = seen.iter().filter(is_own).cloned().collect();
+    if own.is_empty() { seen } else { own }
+}
+
+fn is_as_given(report: &Report) -> bool {
+    report.given.is_some() && report.given == report.visible
+}
+
+/// What is wrong with the process, whatever the others have.
+fn alone(
+    report: &Report,
+    standing: &Standing,
+    own: &[Own],
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let list = report.visible.as_deref();
+    let text = list.map_or("unset".to_owned(), |list| format!("\"{list}\""));
+    if let Some(given) = report.given.as_deref().filter(|_| !is_as_given(report)) {
+        if !is_picked(list.unwrap_or_default(), given, standing) {
+            wrong.push(format!(
+                "CUDA_VISIBLE_DEVICES is {text}, but gpubind has set \"{given}\": something has \
+                 changed it since, such as a TaskProlog or a script"
+            ));
+        }
+    }
+    if !report.is_known {
+        wrong.push("the node's GPUs are unknown, so the rest cannot be checked".to_owned());
+        return wrong;
+    }
+    let named = list.map_or(report.devices.len(), |list| names(list).count());
+    if report.devices.is_empty() {
+        wrong.push(match list {
+            Some(_) => format!("CUDA_VISIBLE_DEVICES={text} names no GPU of this process's"),
+            None => "this process can reach no GPU".to_owned(),
+        });
+    } else if report.devices.len() < named {
+        let (first, all) = (report.devices.len(), named);
+        wrong.push(format!(
+            "CUDA_VISIBLE_DEVICES={text}: entry {} names no GPU that works, so CUDA shows {first} \
+             of {all}",
+            first + 1
+        ));
+    }
+    for device in report.devices.iter().filter(|device| !device.reachable) {
+        wrong.push(format!(
+            "GPU {} is not reachable: its device file may not be opened (device cgroup, file mode)",
+            device.index
+        ));
+    }
+    let facts = env("GPUBIND_GPU_UUID").filter(|_| is_as_given(report)).unwrap_or_default();
+    let is_seen = |uuid: &&str| own.iter().any(|own| own.uuid.as_deref() == Some(*uuid));
+    if let Some(uuid) = names(&facts).find(|uuid| !is_seen(uuid)) {
+        wrong.push(format!(
+            "gpubind has given {uuid}, but CUDA_VISIBLE_DEVICES={text} is another GPU here"
+        ));
+    }
+    wrong
+}
+
+/// Whether a launcher has picked these from the list that gpubind gave its task, as
+/// torchrun --virtual-local-rank does.
+fn is_picked(list: &str, given: &str, standing: &Standing) -> bool {
+    matches!(standing.numbered, Numbered::By(_))
+        && names(list).count() > 0
+        && names(list).all(|name| names(given).any(|given| given == name))
+}
+
+/// One sentence for each device that another rank has too.
+fn shared(word: &Word, others: &[Word]) -> Vec<String> {
+    let sentence = |own: &Own| {
+        let have = others.iter().filter(|other| other.own.contains(own));
+        let ranks: Vec<String> = have
+            .map(|other| match other.rank {
+                Some(rank) => format!("rank {rank}"),
+                None => format!("local rank {}", other.local_rank),
+            })
+            .collect();
+        let uuid = own.uuid.as_ref().map_or_else(String::new, |uuid| format!(" ({uuid})"));
+        (!ranks.is_empty()).then(|| {
+            format!(
+                "GPU {}{uuid} is shared with {}, and nobody asked for `share`",
+                own.index,
+                ranks.join(", ")
+            )
+        })
+    };
+    word.own.iter().filter_map(sentence).collect()
+}

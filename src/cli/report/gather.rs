@@ -1,0 +1,131 @@
+//! What this process has, from its environment and what it can reach.
+
+use std::env;
+
+use serde::Serialize;
+
+use crate::bind::{GIVEN, Locality, SHARED};
+use crate::config::{REQUEST_VARIABLE, Request};
+use crate::node::{CpuSet, Device, Node};
+use crate::step::{Allocation, GpuLists, Reach, Standing, names, own_cpus};
+
+/// One process, as `--json` prints it; what is not known is null.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub host: String,
+    pub rank: Option<u32>,
+    pub local_rank: Option<usize>,
+    /// Ranks on this node.
+    pub local_size: Option<usize>,
+    /// Where the numbers were read: a launcher's name, `Slurm`, or `alone`.
+    pub rank_from: String,
+    pub visible: Option<String>,
+    /// CUDA_VISIBLE_DEVICES as gpubind has set it.
+    pub given: Option<String>,
+    pub devices: Vec<DeviceReport>,
+    pub peers: Option<Peers>,
+    /// Whether the machine is known.
+    #[serde(skip)]
+    pub is_known: bool,
+    pub cpus: String,
+    /// Why gpubind gave these devices, as it told the process.
+    pub why: Option<String>,
+    /// What `--check` found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check: Option<super::check::Findings>,
+}
+
+#[derive(Debug, Serialize)]
+pub struct DeviceReport {
+    pub index: u32,
+    pub pci: Option<String>,
+    pub uuid: Option<String>,
+    pub mig: Option<MigReport>,
+    pub numa: Option<Vec<u32>>,
+    /// `local`, `partly local`, `remote`, or null.
+    pub locality: Option<String>,
+    /// Whether the process may open its device file.
+    pub reachable: bool,
+}
+
+/// The numbers of a MIG instance on its GPU.
+#[derive(Debug, Serialize)]
+pub struct MigReport {
+    pub gi: u32,
+    pub ci: u32,
+}
+
+/// The step's devices besides those that the process sees.
+#[derive(Debug, Serialize)]
+pub struct Peers {
+    pub count: usize,
+    /// How many of them its device cgroup lets through.
+    pub reachable: usize,
+}
+
+/// What is known of the machine.
+pub struct Machine<'a> {
+    pub node: &'a Node,
+    pub reach: &'a Reach,
+}
+
+/// Gathers the report.
+pub fn gather(machine: Option<&Machine>, standing: &Standing) -> Report {
+    let visible = env::var("CUDA_VISIBLE_DEVICES").ok();
+    let cpus = own_cpus();
+    let seen = machine.map_or_else(Vec::new, |machine| {
+        Allocation::seen(machine.node, machine.reach, visible.as_deref())
+    });
+    let describe = |device: &Device| describe(machine?, *device, &cpus);
+    Report {
+        host: super::super::host(),
+        rank: standing.rank,
+        local_rank: standing.is_numbered().then_some(standing.local_rank),
+        local_size: standing.local_size,
+        rank_from: standing.numbered.to_string(),
+        given: env::var(GIVEN).ok(),
+        devices: seen.iter().filter_map(describe).collect(),
+        peers: machine.and_then(|machine| peers(machine, &seen)),
+        is_known: machine.is_some(),
+        visible,
+        cpus: cpus.to_string(),
+        why: env::var("GPUBIND_WHY").ok(),
+        check: None,
+    }
+}
+
+/// Whether several ranks on one device are wanted.
+pub fn is_sharing_wanted() -> bool {
+    let request = env::var(REQUEST_VARIABLE).unwrap_or_default().parse::<Request>();
+    request.is_ok_and(|request| request.share) || env::var(SHARED).is_ok_and(|on| on == "on")
+}
+
+fn describe(machine: &Machine, device: Device, cpus: &CpuSet) -> Option<DeviceReport> {
+    let gpu = machine.node.gpu(device)?;
+    let mig = device.mig.and_then(|mig| gpu.mig.get(mig));
+    let locality = Some(Locality::of(cpus, gpu)).filter(|known| *known != Locality::Unknown);
+    Some(DeviceReport {
+        index: gpu.index,
+        pci: gpu.pci.known().map(|pci| pci.to_string()),
+        uuid: machine.node.uuid(device).map(str::to_owned),
+        mig: mig.map(|mig| MigReport { gi: mig.gi, ci: mig.ci }),
+        numa: gpu.numa.known().cloned(),
+        locality: locality.map(|locality| locality.to_string()),
+        reachable: machine.reach.gpus.get(device.gpu).copied().unwrap_or(true),
+    })
+}
+
+/// The step's other devices: by SLURM_STEP_GPUS, which a task keeps whatever it sees;
+/// elsewhere all that can be reached. Of MIG instances it is not known which can be.
+fn peers(machine: &Machine, seen: &[Device]) -> Option<Peers> {
+    if seen.iter().any(|device| device.mig.is_some()) {
+        return None;
+    }
+    let step_gpus = env::var("SLURM_STEP_GPUS").ok().filter(|list| !list.is_empty());
+    let counted = step_gpus.as_deref().map(|list| names(list).count());
+    let lists = GpuLists { visible: None, step_gpus };
+    let step = Allocation::find(machine.node, machine.reach, &lists);
+    let others = step.devices().iter().filter(|device| !seen.contains(device)).count();
+    let count = counted.map_or(others, |counted| counted.saturating_sub(seen.len()));
+    Some(Peers { count, reachable: others.min(count) })
+}

@@ -1,0 +1,143 @@
+//! `gpubind report`: what this process has, in one line, and whether that is right.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `gather` | what the process has, as `--json` prints it |
+//! | `table` | the same as a line for people |
+//! | `check` | what is wrong with it |
+//! | `circle`, `meet` | which ranks of the node belong together, and how they meet |
+//!
+//! What does *not* live here: what a process should get, which is the plan's.
+
+mod check;
+mod circle;
+mod gather;
+mod meet;
+mod table;
+
+use std::env;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use super::MachineArgs;
+use crate::step::{reach, standing};
+use check::Findings;
+use gather::{Machine, Report, gather};
+use table::{NAMES, columns, row};
+
+/// Show which GPU this process has, and whether it is local to its CPUs
+///
+/// Prints one line. `srun … gpubind report` gives a line for each task, and inside
+/// torchrun or mpirun for each worker. With several GPUs visible, the line shows the
+/// first: the one that a program uses which does not choose. PEERS: how many of the
+/// step's other GPUs this process can reach.
+///
+/// With --check, exits with 1 and a reason if ranks of the step on this node share a GPU
+/// and nobody asked for `share`, if a GPU is not reachable, if CUDA_VISIBLE_DEVICES names
+/// none, or if something has changed it since gpubind set it.
+#[derive(Debug, clap::Args)]
+pub struct ReportArgs {
+    #[command(flatten)]
+    machine: MachineArgs,
+    /// Print a JSON object
+    #[arg(long, conflicts_with = "header")]
+    json: bool,
+    /// Print the columns' names above the line
+    #[arg(long)]
+    header: bool,
+    /// Add why the process got this GPU
+    #[arg(long, conflicts_with = "json")]
+    why: bool,
+    /// Check it, together with the other ranks on this node
+    #[arg(long)]
+    check: bool,
+    /// With --check: how many seconds to wait for the other ranks
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, requires = "check",
+          value_parser = clap::value_parser!(u64).range(1..=600))]
+    wait: u64,
+    /// How many seconds reading the GPUs may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 10,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    deadline: u64,
+}
+
+/// Why there is no report, or what is wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// Output failed.
+    #[error("cannot write the report: {0}")]
+    Write(#[from] io::Error),
+    /// The report is no JSON; cannot happen with plain data.
+    #[error("cannot write the report: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The other ranks could not be met.
+    #[error("cannot meet the other ranks: {0}")]
+    Meet(io::Error),
+    /// What `--check` found wrong.
+    #[error("check failed: {who}: {wrong}")]
+    Wrong {
+        /// The rank and its host.
+        who: String,
+        /// All that is wrong.
+        wrong: String,
+    },
+}
+
+/// Prints the report.
+///
+/// # Errors
+/// [`ReportError`].
+pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), ReportError> {
+    let node = args.machine.node_within(Duration::from_secs(args.deadline));
+    if let Err(error) = &node {
+        eprintln!("gpubind: the node's GPUs are unknown: {error}");
+    }
+    let env = |name: &str| env::var(name).ok();
+    let standing = standing(&env);
+    let reach = node.as_ref().map(|node| reach(node, &args.machine.roots().dev()));
+    let machine = match (&node, &reach) {
+        (Ok(node), Ok(reach)) => Some(Machine { node, reach }),
+        _ => None,
+    };
+    let mut report = gather(machine.as_ref(), &standing);
+    if args.check {
+        let time = Duration::from_secs(args.wait);
+        let findings = check::check(&report, &standing, time, &env).map_err(ReportError::Meet)?;
+        report.check = Some(findings);
+    }
+    print(args, &report, out)?;
+    match report.check {
+        Some(findings) => judge(&findings, &report.host, report.rank, args.wait),
+        None => Ok(()),
+    }
+}
+
+fn print(args: &ReportArgs, report: &Report, out: &mut dyn Write) -> Result<(), ReportError> {
+    if args.json {
+        // One write, so that the lines of many tasks do not mix.
+        out.write_all(format!("{}\n", serde_json::to_string(report)?).as_bytes())?;
+        return Ok(());
+    }
+    let why = args.why.then(|| report.why.as_deref().unwrap_or("not given by gpubind"));
+    let header = if args.header { row(NAMES, args.why.then_some("WHY")) } else { String::new() };
+    let line = row(columns(report).each_ref().map(String::as_str), why);
+    out.write_all(format!("{header}{line}").as_bytes())?;
+    Ok(())
+}
+
+/// Says who was not heard, and fails if anything is wrong.
+fn judge(findings: &Findings, host: &str, rank: Option<u32>, wait: u64) -> Result<(), ReportError> {
+    let who = rank.map_or_else(|| format!("on {host}"), |rank| format!("rank {rank} on {host}"));
+    if !findings.not_heard.is_empty() {
+        let places: Vec<String> = findings.not_heard.iter().map(usize::to_string).collect();
+        eprintln!(
+            "gpubind: {who}: not heard within {wait} s, so that sharing with them is not known: \
+             local ranks {}",
+            places.join(",")
+        );
+    }
+    if findings.wrong.is_empty() {
+        return Ok(());
+    }
+    Err(ReportError::Wrong { who, wrong: findings.wrong.join("; ") })
+}

@@ -1,0 +1,269 @@
+//! Where a process stands among those that share its devices, as its own
+//! environment tells: a launcher's worker, a task of Slurm's, or alone.
+
+use std::fmt;
+
+use super::launcher::{LAUNCHERS, Launcher};
+use super::{Ranks, master_port};
+use crate::config::RANK_ENV_SET;
+
+/// Who has numbered a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Numbered {
+    /// A launcher such as torchrun or mpirun.
+    By(&'static Launcher),
+    /// Slurm: the process is a task of a step, or below one without a launcher between.
+    Slurm,
+    /// Nobody.
+    Alone,
+}
+
+impl fmt::Display for Numbered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Numbered::By(launcher) => launcher.name,
+            Numbered::Slurm => "Slurm",
+            Numbered::Alone => "alone",
+        })
+    }
+}
+
+/// A process's numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Its number among the processes on this node, from 0.
+    pub local_rank: usize,
+    /// How many there are on this node, where that is told.
+    pub local_size: Option<usize>,
+    /// Its number among all processes, where that is told.
+    pub rank: Option<u32>,
+    /// Where these were read.
+    pub numbered: Numbered,
+}
+
+impl Standing {
+    /// Whether anybody has numbered the process.
+    pub fn is_numbered(&self) -> bool {
+        self.numbered != Numbered::Alone
+    }
+}
+
+type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Tells a process, and all below it, that it is a launcher's worker and has its
+/// device: nothing is left to do there, and its number is in [`BOUND_LOCAL_RANK`]
+/// whatever LOCAL_RANK says. `gpubind exec` and the worker shim set it.
+pub const WORKER: (&str, &str) = ("GPUBIND_WORKERS", "done");
+
+/// The number by which gpubind has bound a process.
+pub const BOUND_LOCAL_RANK: &str = "GPUBIND_LOCAL_RANK";
+
+/// Whether the process is, or is below, a worker that gpubind has bound.
+pub fn is_worker(env: Env) -> bool {
+    env(WORKER.0).as_deref() == Some(WORKER.1)
+}
+
+/// Reads where the process stands: by the first launcher's variable that is set, else
+/// by Slurm's, else it is alone.
+pub fn standing(env: Env) -> Standing {
+    let launched = LAUNCHERS.iter().find_map(|launcher| launched(launcher, env));
+    launched.or_else(|| task(env)).unwrap_or(Standing {
+        local_rank: 0,
+        local_size: Some(1),
+        rank: None,
+        numbered: Numbered::Alone,
+    })
+}
+
+/// Where the process stands by Slurm's own variables; `None` outside a step's tasks.
+///
+/// A batch script has SLURM_LOCALID too, but only srun sets
+/// SLURM_STEP_TASKS_PER_NODE (src/common/env.c, env_array_for_step).
+pub fn task(env: Env) -> Option<Standing> {
+    let local_rank = number(env, "SLURM_LOCALID")?;
+    let counts = env("SLURM_STEP_TASKS_PER_NODE")?;
+    let node = number(env, "SLURM_NODEID").unwrap_or(0);
+    Some(Standing {
+        local_rank,
+        // A list that does not fit is none.
+        local_size: tasks_on(&counts, node).filter(|size| *size > local_rank),
+        rank: number(env, "SLURM_PROCID"),
+        numbered: Numbered::Slurm,
+    })
+}
+
+/// What a program that reads RANK and the like should find in a task of Slurm's, by
+/// the task's own variables; `None` outside a step's tasks.
+pub fn task_ranks(env: Env) -> Option<Ranks> {
+    let task = task(env)?;
+    let hosts = env("SLURM_STEP_NODELIST").or_else(|| env("SLURM_NODELIST"));
+    let job = number(env, "SLURM_JOB_ID").unwrap_or(0);
+    let step = number(env, "SLURM_STEP_ID").unwrap_or(0);
+    Some(Ranks {
+        rank: task.rank?,
+        world_size: number(env, "SLURM_STEP_NUM_TASKS")?,
+        local_world_size: u32::try_from(task.local_size?).ok()?,
+        node_rank: number(env, "SLURM_NODEID")?,
+        master_addr: hosts.as_deref().and_then(Ranks::first_host),
+        master_port: master_port(job, step),
+    })
+}
+
+fn launched(launcher: &'static Launcher, env: Env) -> Option<Standing> {
+    let local_rank = number(env, launcher.local_rank)?;
+    let bound = number(env, BOUND_LOCAL_RANK).filter(|_| is_worker(env));
+    let local_rank = bound.unwrap_or(local_rank);
+    if launcher.local_rank == "LOCAL_RANK" && is_gpubinds(env) {
+        return None;
+    }
+    let local_size = launcher.local_size.and_then(|name| number(env, name));
+    Some(Standing {
+        local_rank,
+        local_size: local_size.filter(|size| *size > local_rank),
+        rank: launcher.rank.and_then(|name| number(env, name)),
+        numbered: Numbered::By(launcher),
+    })
+}
+
+/// Whether LOCAL_RANK is what gpubind has exported to a task, and not what a
+/// launcher below that task has written over it: then the other numbers differ too,
+/// or all of them mean the same.
+fn is_gpubinds(env: Env) -> bool {
+    let ours = env(RANK_ENV_SET).unwrap_or_default();
+    let same = |name: &str, slurms: &str| {
+        !ours.split(',').any(|our| our == name) || env(name) == env(slurms)
+    };
+    ours.split(',').any(|our| our == "LOCAL_RANK")
+        && same("RANK", "SLURM_PROCID")
+        && same("WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+}
+
+fn number<N: std::str::FromStr>(env: Env, name: &str) -> Option<N> {
+    env(name)?.trim().parse().ok()
+}
+
+/// The number of tasks on a node of a step, from a list such as `4(x2),3`: 4 tasks on
+/// each of the first two nodes, 3 on the third.
+fn tasks_on(list: &str, node: usize) -> Option<usize> {
+    let mut before = 0_usize;
+    for part in list.split(',') {
+        let (tasks, nodes) = match part.trim().split_once("(x") {
+            Some((tasks, nodes)) => (tasks, nodes.strip_suffix(')')?.parse().ok()?),
+            None => (part.trim(), 1),
+        };
+        before = before.checked_add(nodes)?;
+        if node < before {
+            return tasks.parse().ok();
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> Standing {
+        standing(&|name| {
+            let found = variables.iter().find(|(set, _)| *set == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    /// Local rank, local size, rank, and by whom.
+    fn told(variables: &[(&str, &str)]) -> (usize, Option<usize>, Option<u32>, String) {
+        let standing = of(variables);
+        (standing.local_rank, standing.local_size, standing.rank, standing.numbered.to_string())
+    }
+
+    const TASK: [(&str, &str); 5] = [
+        ("SLURM_LOCALID", "1"),
+        ("SLURM_PROCID", "9"),
+        ("SLURM_NODEID", "2"),
+        ("SLURM_STEP_TASKS_PER_NODE", "4(x2),3,2(x4)"),
+        ("SLURM_STEP_NUM_TASKS", "19"),
+    ];
+
+    #[test]
+    fn a_launcher_counts_before_slurm_and_nobody_is_alone() {
+        assert_eq!(told(&[]), (0, Some(1), None, "alone".into()));
+        assert_eq!(told(&TASK), (1, Some(3), Some(9), "Slurm".into()));
+        for launcher in &LAUNCHERS {
+            let mut variables = vec![(launcher.local_rank, "3")];
+            variables.extend(launcher.local_size.map(|name| (name, "4")));
+            variables.extend(launcher.rank.map(|name| (name, "7")));
+            let size = launcher.local_size.map(|_| 4);
+            let expected = (3, size, launcher.rank.map(|_| 7), launcher.name.to_owned());
+            assert_eq!(told(&[&variables[..], &TASK].concat()), expected);
+        }
+        let both = [("OMPI_COMM_WORLD_LOCAL_RANK", "1"), ("LOCAL_RANK", "2")];
+        assert_eq!(told(&both), (2, None, None, "torchrun".into()));
+    }
+
+    #[test]
+    fn what_is_no_number_or_contradicts_itself_is_not_believed() {
+        assert_eq!(of(&[("LOCAL_RANK", ""), ("PMI_LOCAL_RANK", "1")]).local_rank, 1);
+        assert_eq!(of(&[("LOCAL_RANK", "-1")]).numbered, Numbered::Alone);
+        let odd = [("LOCAL_RANK", "4"), ("LOCAL_WORLD_SIZE", "4")];
+        assert_eq!(of(&odd).local_size, None);
+    }
+
+    #[test]
+    fn a_bound_worker_has_the_number_by_which_it_was_bound() {
+        let worker = [("LOCAL_RANK", "0"), ("RANK", "6"), (BOUND_LOCAL_RANK, "2")];
+        assert_eq!(of(&worker).local_rank, 0, "its task's number");
+        assert_eq!(of(&[&worker[..], &[WORKER]].concat()).local_rank, 2);
+    }
+
+    #[test]
+    fn a_batch_script_is_alone() {
+        let batch = [("SLURM_LOCALID", "0"), ("SLURM_PROCID", "0"), ("SLURM_TASKS_PER_NODE", "8")];
+        assert_eq!(of(&batch).numbered, Numbered::Alone);
+    }
+
+    #[test]
+    fn what_gpubind_has_exported_is_no_launchers() {
+        let task = |rank, world, local| {
+            let ours = [
+                ("RANK", rank),
+                ("WORLD_SIZE", world),
+                ("LOCAL_RANK", local),
+                (RANK_ENV_SET, "RANK,WORLD_SIZE,LOCAL_RANK"),
+            ];
+            told(&[&ours[..], &TASK].concat())
+        };
+        assert_eq!(task("9", "19", "0"), (1, Some(3), Some(9), "Slurm".into()));
+        let below = (5, None, Some(5), "torchrun".into());
+        assert_eq!(task("5", "8", "5"), below, "one torchrun below each task");
+    }
+
+    #[test]
+    fn the_compact_list_is_read_by_node() {
+        let counts: Vec<_> = (0..8).map(|node| tasks_on("4(x2),3,2(x4)", node)).collect();
+        let expected = [4, 4, 3, 2, 2, 2, 2].map(Some);
+        assert_eq!(counts[..7], expected);
+        assert_eq!(counts[7], None);
+        for wrong in ["", "x", "4(x2", "4(xx)", "(x2)", "4(x99999999999999999999)"] {
+            assert_eq!(tasks_on(wrong, 0), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_task_without_the_plugin_finds_its_ranks() {
+        let variables = [&TASK[..], &[("SLURM_STEP_NODELIST", "n[3-9]")]].concat();
+        let ranks = task_ranks(&|name| {
+            let found = variables.iter().find(|(set, _)| *set == name);
+            found.map(|(_, value)| (*value).to_owned())
+        });
+        let expected = Ranks {
+            rank: 9,
+            world_size: 19,
+            local_world_size: 3,
+            node_rank: 2,
+            master_addr: Some("n3".into()),
+            master_port: master_port(0, 0),
+        };
+        assert_eq!(ranks, Some(expected));
+        assert_eq!(task_ranks(&|_| None), None);
+    }
+}

@@ -1,0 +1,298 @@
+//! `gpubind report` and `--check`: real processes that meet.
+#![allow(clippy::unwrap_used, reason = "a test helper that fails fails its test")]
+#![cfg(feature = "cli")]
+
+mod nvml_support;
+
+use std::fs;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nvml_support::Fake;
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_gpubind");
+
+fn machine(name: &str) -> Fake {
+    Fake::with(name, "").with_devices().with_snapshot(PROGRAM)
+}
+
+/// A command of `gpubind` on a fake machine, without anything of this test's own
+/// environment.
+fn gpubind(fake: &Fake, env: &[(&str, &str)], words: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(words).env_clear().env("PATH", "/usr/bin:/bin").envs(env.iter().copied());
+    command.env("GPUBIND_FSROOT", fake.path()).env("GPUBIND_NVML", fake.library());
+    command
+}
+
+fn report(fake: &Fake, env: &[(&str, &str)], args: &[&str]) -> Output {
+    gpubind(fake, env, &[&["report"], args].concat()).output().unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Starts `count` workers of one launch at the same time, and waits for all. `words`
+/// are what each runs; `run` tells this launch from others.
+fn workers(
+    fake: &Fake,
+    run: &str,
+    count: usize,
+    words: impl Fn(usize) -> Vec<&'static str>,
+) -> Vec<Output> {
+    let (size, run) = (count.to_string(), format!("{run}-{}", std::process::id()));
+    let start = |rank: usize| -> Child {
+        let rank_text = rank.to_string();
+        let env = [
+            ("LOCAL_RANK", rank_text.as_str()),
+            ("LOCAL_WORLD_SIZE", &size),
+            ("RANK", &rank_text),
+            ("TORCHELASTIC_RUN_ID", &run),
+        ];
+        let mut command = gpubind(fake, &env, &words(rank));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().unwrap()
+    };
+    let children: Vec<Child> = (0..count).map(start).collect();
+    children.into_iter().map(|child| child.wait_with_output().unwrap()).collect()
+}
+
+/// A bound worker's check; it waits long, since many may be started on few CPUs.
+const CHECKED: [&str; 6] = ["exec", "--", PROGRAM, "report", "--check", "--wait=60"];
+
+#[test]
+fn a_worker_s_line_has_the_launcher_s_numbers_and_the_gpu_s() {
+    let fake = machine("two-cpu");
+    let outputs = workers(&fake, "line", 2, |_| vec!["exec", "--", PROGRAM, "report"]);
+    let lines: Vec<String> = outputs.iter().map(|output| text(&output.stdout)).collect();
+    let node = fake.machine.to_node();
+    for (rank, line) in lines.iter().enumerate() {
+        let cells: Vec<&str> = line.trim_end().split("  ").map(str::trim).collect();
+        let cells: Vec<&str> = cells.into_iter().filter(|cell| !cell.is_empty()).collect();
+        assert_eq!(cells.len(), 12, "{line}");
+        assert_eq!((cells[0], cells[2]), (&*rank.to_string(), &*rank.to_string()), "{line}");
+        let gpu = &node.gpus[cells[3].parse::<usize>().unwrap()];
+        assert_eq!(cells[4], gpu.pci.known().unwrap().to_string());
+        assert!(gpu.uuid.known().unwrap().starts_with(cells[5]), "{line}");
+        assert_eq!(cells[10..], ["7 of 7", "torchrun"]);
+    }
+    assert_ne!(lines[0][6..], lines[1][6..]);
+    let header = text(&report(&fake, &[], &["--header"]).stdout);
+    assert!(header.starts_with("RANK  NODE") && header.lines().count() == 2, "{header}");
+    assert!(header.lines().next().unwrap().ends_with("PEERS    RANK FROM"), "{header}");
+}
+
+#[test]
+fn the_json_has_all_and_null_for_what_is_not_known() {
+    let fake = machine("two-cpu");
+    let env = [
+        ("SLURM_LOCALID", "1"),
+        ("SLURM_PROCID", "5"),
+        ("SLURM_NODEID", "0"),
+        ("SLURM_STEP_TASKS_PER_NODE", "4"),
+        ("SLURM_STEP_GPUS", "2,3,6"),
+        ("SLURMD_NODENAME", "n7"),
+        ("CUDA_VISIBLE_DEVICES", "6,3"),
+        ("GPUBIND_WHY", "because"),
+    ];
+    let found = json(&report(&fake, &env, &["--json"]));
+    for (key, value) in [
+        ("host", Value::from("n7")),
+        ("rank", 5.into()),
+        ("local_rank", 1.into()),
+        ("local_size", 4.into()),
+        ("rank_from", "Slurm".into()),
+        ("visible", "6,3".into()),
+        ("given", Value::Null),
+        ("why", "because".into()),
+        ("peers", serde_json::json!({"count": 1, "reachable": 1})),
+    ] {
+        assert_eq!(found[key], value, "{key}");
+    }
+    let indices = found["devices"].as_array().unwrap().iter().map(|gpu| gpu["index"].as_u64());
+    assert_eq!(indices.collect::<Vec<_>>(), [Some(6), Some(3)]);
+    assert_eq!(found["devices"][0]["mig"], Value::Null);
+    assert!(found.get("check").is_none());
+    let alone = json(&report(&fake, &[], &["--json"]));
+    assert_eq!((&alone["rank"], &alone["local_rank"]), (&Value::Null, &Value::Null));
+    assert_eq!((&alone["rank_from"], &alone["peers"]["count"]), (&"alone".into(), &0.into()));
+}
+
+#[test]
+fn mig_instances_are_told() {
+    let fake = machine("a100-mig-mixed");
+    let node = fake.machine.to_node();
+    let gpu = node.gpus.iter().find(|gpu| !gpu.mig.is_empty()).unwrap();
+    let env = [("CUDA_VISIBLE_DEVICES", gpu.mig[1].uuid.as_str())];
+    let found = json(&report(&fake, &env, &["--json"]));
+    let expected = serde_json::json!({"gi": gpu.mig[1].gi, "ci": gpu.mig[1].ci});
+    assert_eq!(found["devices"][0]["mig"], expected);
+    assert_eq!(found["devices"][0]["uuid"], gpu.mig[1].uuid.as_str());
+    let line = text(&report(&fake, &env, &[]).stdout);
+    assert!(line.contains(&format!("{} MIG {}/{}  ", gpu.index, gpu.mig[1].gi, gpu.mig[1].ci)));
+    assert_eq!(report(&fake, &env, &["--check"]).status.code(), Some(0));
+}
+
+#[test]
+fn bound_workers_pass() {
+    let fake = machine("two-cpu");
+    for count in [1, 2, 8] {
+        for output in workers(&fake, &format!("pass{count}"), count, |_| CHECKED.to_vec()) {
+            assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(0), ""));
+        }
+    }
+}
+
+#[test]
+fn of_many_ranks_all_meet_and_share_only_if_asked() {
+    let fake = machine("two-cpu");
+    let begin = Instant::now();
+    let asked =
+        workers(&fake, "asked", 128, |_| [&["exec", "--mode=share"], &CHECKED[1..]].concat());
+    for output in asked {
+        assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(0), ""));
+    }
+    let unasked = workers(&fake, "unasked", 16, |_| CHECKED.to_vec());
+    for (rank, output) in unasked.iter().enumerate() {
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let last = said.lines().last().unwrap();
+        assert!(last.starts_with(&format!("gpubind: check failed: rank {rank} on ")), "{said}");
+        assert_eq!(last.matches(" is shared with rank ").count(), 1, "one other has it: {said}");
+    }
+    assert!(begin.elapsed() < Duration::from_secs(60), "nobody waited for nobody");
+}
+
+#[test]
+fn two_that_have_the_same_gpu_fail_and_the_others_pass() {
+    let fake = machine("two-cpu");
+    let words = |rank| -> Vec<&'static str> {
+        let list = ["--mode=single", "--mode=single", "--mode=off"][rank];
+        [&["exec", list], &CHECKED[1..]].concat()
+    };
+    // The third is not bound, and so sees what the others have.
+    let outputs = workers(&fake, "same", 3, words);
+    let said: Vec<String> = outputs.iter().map(|output| text(&output.stderr)).collect();
+    assert!(said[0].contains("is shared with rank 2, and nobody asked"), "{}", said[0]);
+    assert!(said[1].contains("is shared with rank 2, and nobody asked"), "{}", said[1]);
+    for rank in ["rank 0", "rank 1"] {
+        assert!(
+            said[2].contains(&format!("is shared with {rank}, and nobody asked")),
+            "{}",
+            said[2]
+        );
+    }
+    assert!(outputs.iter().all(|output| output.status.code() == Some(1)));
+}
+
+#[test]
+fn ranks_that_see_all_gpus_have_their_own_all_the_same() {
+    let fake = machine("two-cpu");
+    for mode in ["--mode=ordered", "--mode=first"] {
+        for output in workers(&fake, mode, 8, |_| [&["exec", mode], &CHECKED[1..]].concat()) {
+            assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(0), ""), "{mode}");
+        }
+    }
+}
+
+#[test]
+fn a_list_that_was_changed_is_told() {
+    let fake = machine("two-cpu");
+    let words = ["exec", "--mode=single", "--", "env", "CUDA_VISIBLE_DEVICES=5,6", PROGRAM];
+    let output = gpubind(&fake, &[], &[&words[..], &["report", "--check"]].concat()).output();
+    let output = output.unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("CUDA_VISIBLE_DEVICES is \"5,6\", but gpubind has set "), "{said}");
+    let words = ["exec", "--mode=single", "--", "env", "-u", "CUDA_VISIBLE_DEVICES", PROGRAM];
+    let output = gpubind(&fake, &[], &[&words[..], &["report", "--check"]].concat()).output();
+    assert!(text(&output.unwrap().stderr).contains("CUDA_VISIBLE_DEVICES is unset, but"));
+    // What torchrun --virtual-local-rank does is no change.
+    let env = [
+        ("LOCAL_RANK", "0"),
+        ("LOCAL_WORLD_SIZE", "1"),
+        ("CUDA_VISIBLE_DEVICES", "6"),
+        ("GPUBIND_VISIBLE", "5,6"),
+    ];
+    assert_eq!(report(&fake, &env, &["--check"]).status.code(), Some(0));
+}
+
+#[test]
+fn gpus_that_cannot_be_reached_and_lists_that_name_none_are_told() {
+    let fake = machine("two-cpu");
+    let node = fake.machine.to_node();
+    let uuid = node.gpus[2].uuid.known().unwrap().as_str();
+    let failed = |list: &str| {
+        let output = report(&fake, &[("CUDA_VISIBLE_DEVICES", list)], &["--check", "--json"]);
+        assert_eq!(output.status.code(), Some(1), "{list}");
+        let found = json(&output);
+        let wrong = found["check"]["wrong"].as_array().unwrap().clone();
+        assert!(text(&output.stderr).contains(wrong[0].as_str().unwrap()));
+        wrong[0].as_str().unwrap().to_owned()
+    };
+    assert!(failed("8").ends_with("names no GPU of this process's"));
+    assert!(failed("").ends_with("names no GPU of this process's"));
+    assert!(failed("1,9,2").contains("entry 2 names no GPU that works, so CUDA shows 1 of 3"));
+    fs::remove_file(fake.roots().dev().join("nvidia2")).unwrap();
+    assert!(failed(uuid).starts_with("GPU 2 is not reachable: "), "{}", failed(uuid));
+    assert!(failed("7").ends_with("names no GPU of this process's"), "seven are left");
+    // A number that gpubind has set, before its GPU went: now it is another one's.
+    let env = [("CUDA_VISIBLE_DEVICES", "2"), ("GPUBIND_VISIBLE", "2"), ("GPUBIND_GPU_UUID", uuid)];
+    let output = report(&fake, &env, &["--check"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains(&format!("has given {uuid}, but")), "{said}");
+}
+
+#[test]
+fn a_rank_that_does_not_come_is_named_after_the_wait() {
+    let fake = machine("two-cpu");
+    let begin = Instant::now();
+    let outputs = workers(&fake, "missing", 4, |rank| match rank {
+        2 => vec!["--version"],
+        _ => vec!["exec", "--", PROGRAM, "report", "--check", "--wait=2"],
+    });
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    for rank in [0, 1, 3] {
+        let said = text(&outputs[rank].stderr);
+        assert_eq!(outputs[rank].status.code(), Some(0), "{said}");
+        assert!(
+            said.contains("not heard within 2 s") && said.ends_with("local ranks 2\n"),
+            "{said}"
+        );
+    }
+    let env = [("PMIX_LOCAL_RANK", "0"), ("CUDA_VISIBLE_DEVICES", "3")];
+    let output = report(&fake, &env, &["--check"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).contains("PMIx does not tell how many ranks"));
+}
+
+#[test]
+fn a_machine_that_cannot_be_read_is_reported_without_a_gpu_and_does_not_pass() {
+    let fault = |fault: &str| {
+        format!("[faults]\ncall = [{{ name = \"nvmlDeviceGetHandleByIndex_v2\", {fault} }}]")
+    };
+    for (fault, reason) in [
+        (fault("hang = true"), "did not finish within 1 s and was killed"),
+        (fault("crash = true"), "was killed by signal 6"),
+    ] {
+        let fake = Fake::with("two-cpu", &fault).with_devices();
+        let env = [("CUDA_VISIBLE_DEVICES", "3")];
+        let args = ["--json", "--deadline=1", "--check"];
+        let begin = Instant::now();
+        let output = report(&fake, &env, &args);
+        assert!(begin.elapsed() < Duration::from_secs(6), "{:?}", begin.elapsed());
+        assert_eq!(output.status.code(), Some(1));
+        let said = text(&output.stderr);
+        assert!(said.contains(reason) && said.contains("GPUs are unknown"), "{said}");
+        let found = json(&output);
+        assert_eq!((&found["visible"], &found["peers"]), (&"3".into(), &Value::Null));
+        assert_eq!(report(&fake, &env, &args[..2]).status.code(), Some(0));
+    }
+}
