@@ -1,0 +1,25 @@
+//! gpubind's worker shim: in a task that keeps several devices it is preloaded into
+//! every process, and gives each one that a launcher has numbered a device of its own.
+//!
+//! Shipped builds have no standard library (`--profile worker`), so that nothing
+//! but the C library is loaded beside it; test builds have.
+#![cfg_attr(all(panic = "abort", not(test)), no_std)]
+
+/// Functions in this section are called by the dynamic linker, before main.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = constructor;
+
+extern "C" fn constructor() {}
+
+/// No code here may panic; that none does, the linker proves: nothing defines
+/// the function that this calls (build.rs).
+#[cfg(all(panic = "abort", not(test)))]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    unsafe extern "C" {
+        fn gpubind_worker_has_a_panic_path() -> !;
+    }
+    // SAFETY: never linked.
+    unsafe { gpubind_worker_has_a_panic_path() }
+}
