@@ -155,7 +155,7 @@ make_device() {
 describe_plugin() {
     plugstack=''
     [ "$plugin" = yes ] || return 0
-    plugstack="optional $stage/spank_gpubind.so program=$stage/gpubind"
+    plugstack="optional $stage/spank_gpubind.so program=$stage/gpubind worker=$stage/libgpubind_worker.so"
     case $machine in
     none | real) ;;
     *) plugstack+=" fsroot=$dir/root nvml=$dir/root/nvml/libnvidia-ml.so.1" ;;

@@ -5,11 +5,16 @@
 //! gathered. What does *not* live here: gathering those inputs, and applying the
 //! edits.
 
+mod arming;
 mod edits;
+mod leftovers;
 mod report;
 mod visible;
 mod warning;
+pub mod worker;
 
-pub use edits::{Edits, Outcome, Rank, StandAside, edits, edits_by, leftovers, shape};
+pub use arming::Shim;
+pub use edits::{Edits, Outcome, Rank, StandAside, edits, edits_by, shape};
+pub use leftovers::leftovers;
 pub use report::{Locality, RankReport};
 pub use warning::Warning;

@@ -8,6 +8,8 @@ use std::time::Duration;
 pub struct PlugstackArgs {
     /// `program=PATH`: the gpubind program that reads NVML.
     pub program: PathBuf,
+    /// `worker=FILE`: the worker shim that tasks with several devices load.
+    pub worker: PathBuf,
     /// `fsroot=DIR`: folder in front of /sys, /proc, /dev and /run.
     pub fsroot: PathBuf,
     /// `nvml=FILE`: the NVML library; without it the loader's own search path.
@@ -23,8 +25,8 @@ pub struct PlugstackArgs {
 pub enum PlugstackError {
     /// A key that does not exist.
     #[error(
-        "plugstack.conf: unknown argument `{0}`; valid: program=PATH, fsroot=DIR, nvml=FILE, \
-         probe-timeout=SECONDS, snapshot-max-age=SECONDS"
+        "plugstack.conf: unknown argument `{0}`; valid: program=PATH, worker=FILE, fsroot=DIR, \
+         nvml=FILE, probe-timeout=SECONDS, snapshot-max-age=SECONDS"
     )]
     Unknown(String),
     /// A value that the key does not take.
@@ -41,6 +43,7 @@ impl Default for PlugstackArgs {
     fn default() -> Self {
         PlugstackArgs {
             program: PathBuf::from("/usr/bin/gpubind"),
+            worker: PathBuf::from("/usr/lib/gpubind/libgpubind_worker.so"),
             fsroot: PathBuf::from("/"),
             nvml: None,
             probe_timeout: Duration::from_secs(10),
@@ -79,6 +82,14 @@ impl PlugstackArgs {
         };
         match key {
             "program" => self.program = path()?,
+            // LD_PRELOAD's entries end there, ld.so(8).
+            "worker" if value.contains(':') => {
+                return Err(PlugstackError::Value {
+                    word: word.into(),
+                    needs: "a path without colons, for LD_PRELOAD",
+                });
+            }
+            "worker" => self.worker = path()?,
             "fsroot" => self.fsroot = path()?,
             "nvml" => self.nvml = Some(path()?),
             "probe-timeout" => self.probe_timeout = seconds()?,
@@ -95,8 +106,14 @@ mod tests {
 
     #[test]
     fn good_words_count_and_bad_ones_are_told() {
-        let words =
-            ["program=/opt/gpubind", "probe-timeout=0", "nvml=lib.so", "colour=red", "fsroot=/x"];
+        let words = [
+            "program=/opt/gpubind",
+            "probe-timeout=0",
+            "nvml=lib.so",
+            "colour=red",
+            "fsroot=/x",
+            "worker=/a:b.so",
+        ];
         let (args, errors) = PlugstackArgs::read(words);
         assert_eq!(args.program, PathBuf::from("/opt/gpubind"));
         assert_eq!(args.fsroot, PathBuf::from("/x"));
@@ -109,5 +126,7 @@ mod tests {
         );
         assert!(messages[1].contains("`nvml=lib.so` needs an absolute path"), "{messages:?}");
         assert!(messages[2].contains("unknown argument `colour=red`"), "{messages:?}");
+        assert!(messages[3].contains("needs a path without colons"), "{messages:?}");
+        assert_eq!(args.worker, PlugstackArgs::default().worker);
     }
 }

@@ -20,6 +20,7 @@ mod quiet;
 mod requests;
 mod symbols;
 mod trouble;
+mod workers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         gres::TESTS,
         trouble::TESTS,
         quiet::TESTS,
+        workers::TESTS,
     ]
     .concat();
     let mut kinds: Vec<Kind> = Vec::new();
