@@ -56,6 +56,7 @@ impl Step {
             settings: &Settings::from(&request.parse::<Request>().unwrap()),
             local_rank,
             ranks: Some(&ranks),
+            worker: None,
             env: &|name| self.env.get(name).cloned(),
         })
     }
@@ -172,7 +173,8 @@ fn rank_variables_leave_the_users_own_alone() {
     assert_eq!(outer.each("auto", "RANK")[3], "13");
     let off = outer.rank("off", 0);
     assert_eq!(off.edits, Err(StandAside::Off));
-    assert_eq!(off.unset, ["RANK", "GPUBIND_RANK_ENV"], "and nothing that is not ours");
+    let undo = ["RANK", "GPUBIND_RANK_ENV"].map(|name| (name.to_owned(), None));
+    assert_eq!(off.undo, undo, "and nothing that is not ours");
 }
 
 #[test]

@@ -77,6 +77,7 @@ fn planned(fake: &Fake, request: &str, gpus: &[usize], tasks: &[CpuSet]) -> Vec<
             settings: &settings,
             local_rank,
             ranks: None,
+            worker: None,
             env: &|_| None,
         };
         edits(&rank).edits.unwrap().report.visible

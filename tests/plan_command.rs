@@ -443,6 +443,7 @@ fn each_rank_gets_what_the_plugin_would_compute_in_it() {
                         settings: &settings,
                         local_rank,
                         ranks: None,
+                        worker: None,
                         env: &|_| None,
                     };
                     let expected = edits(&rank);

@@ -36,6 +36,7 @@ fn of_rank(
         settings: &Settings::from(&request.parse::<Request>().unwrap()),
         local_rank: rank,
         ranks: None,
+        worker: None,
         env: &env,
     })
 }

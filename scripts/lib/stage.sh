@@ -13,9 +13,13 @@ build_stage() {
         (cd "$root" && cargo build --quiet --release -p "$package") ||
             die "cargo build -p $package failed"
     done
+    # Without unwinding, which the plugin needs: a profile of its own.
+    (cd "$root" && cargo build --quiet --profile worker -p gpubind-worker) ||
+        die "cargo build -p gpubind-worker failed"
     as_root mkdir -p "$stage"
     stage_file "$built/gpubind" gpubind
     stage_file "$built/libspank_gpubind.so" spank_gpubind.so
+    stage_file "${built%/release}/worker/libgpubind_worker.so" libgpubind_worker.so
     stage_file "$built/libnvidia_ml.so" libnvidia-ml.so.1
     stage_file "$built/fake-machine" fake-machine
 }

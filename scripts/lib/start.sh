@@ -159,6 +159,7 @@ describe_plugin() {
     plugstack=''
     [ "$plugin" = yes ] || return 0
     plugstack="optional $stage/spank_gpubind.so program=$stage/gpubind config=$dir/etc/gpubind.toml"
+    plugstack+=" worker=$stage/libgpubind_worker.so"
     case $machine in
     none | real) ;;
     *) plugstack+=" fsroot=$dir/root nvml=$dir/root/nvml/libnvidia-ml.so.1" ;;

@@ -44,7 +44,7 @@ pub fn init() -> Client {
     change(changes);
     if command != Command::Srun {
         // A new job is not a part of the step that it is submitted from.
-        change(leftovers(&variable).into_iter().map(|name| (name, None)));
+        change(leftovers(&variable));
     }
     Client { command: Some(command), said_on_command_line: line.says_something() }
 }

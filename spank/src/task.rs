@@ -3,7 +3,11 @@
 //! Only here are device cgroup and CPU affinity final, and only here does
 //! anything that the user wrote get read, as the user.
 
-use gpubind::bind::{Edits, Rank, edits, leftovers};
+use std::fs::File;
+use std::path::Path;
+use std::process;
+
+use gpubind::bind::{Edits, Rank, Shim, edits, leftovers};
 use gpubind::config::{COMPONENTS_VARIABLE, Change, travel_as};
 use gpubind::node::{CpuSet, Node, Roots};
 use gpubind::step::{Affinity, Allocation, Place, Ranks, master_port, own_cpus, reach, wanted};
@@ -42,7 +46,7 @@ pub fn bind(spank: &SpankHandle, step: &Step) {
     let settings = match wanted.settings(site) {
         Ok(settings) => settings,
         Err(why) => {
-            unset(spank, leftovers(&env));
+            change(spank, &leftovers(&env));
             if site.request.verbose && first {
                 say::user(&format!("the environment stays as Slurm made it: {why}"));
             }
@@ -50,7 +54,7 @@ pub fn bind(spank: &SpankHandle, step: &Step) {
         }
     };
     let Some(node) = &step.node else {
-        unset(spank, leftovers(&env));
+        change(spank, &leftovers(&env));
         if settings.verbose && first {
             say::user("the step has no GPU on this node; nothing to bind");
         }
@@ -75,6 +79,7 @@ pub fn bind(spank: &SpankHandle, step: &Step) {
         settings: &settings,
         local_rank,
         ranks: Some(&ranks),
+        worker: shim(&site.worker),
         env: &env,
     };
     let outcome = edits(&rank);
@@ -88,7 +93,7 @@ pub fn bind(spank: &SpankHandle, step: &Step) {
     if first {
         outcome.warnings.iter().for_each(|warning| say::user(&format!("warning: {warning}")));
     }
-    unset(spank, outcome.unset);
+    change(spank, &outcome.undo);
     match outcome.edits {
         Ok(edits) => apply(spank, &edits, settings.verbose, &env),
         Err(why) if settings.verbose && first => {
@@ -96,11 +101,6 @@ pub fn bind(spank: &SpankHandle, step: &Step) {
         }
         Err(_) => {}
     }
-}
-
-fn unset(spank: &SpankHandle, names: Vec<String>) {
-    let changes: Vec<Change> = names.into_iter().map(|name| (name, None)).collect();
-    change(spank, &changes);
 }
 
 fn change(spank: &SpankHandle, changes: &[Change]) {
@@ -126,6 +126,14 @@ fn apply(spank: &SpankHandle, edits: &Edits, verbose: bool, env: &dyn Fn(&str) -
         let host = env("SLURMD_NODENAME").unwrap_or_default();
         say::user(&format!("rank {rank} on {host}, {}", edits.report));
     }
+}
+
+/// The worker shim, if this task can read it where it is: a container plugin has
+/// moved it into another root by now (pyxis does in task_init_privileged).
+fn shim(file: &Path) -> Option<Shim<'_>> {
+    let readable = File::open(file).is_ok_and(|file| file.metadata().is_ok_and(|it| it.is_file()));
+    let file = file.to_str().filter(|_| readable)?;
+    Some(Shim { file, process: process::id() })
 }
 
 /// The CPU set of each of the step's tasks on this node, as far as Slurm tells.

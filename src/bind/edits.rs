@@ -2,25 +2,16 @@
 
 use std::borrow::Cow;
 
-use crate::config::{LocalRank, Mode, RANK_ENV_SET, Settings};
+use crate::config::{Change, LocalRank, Mode, RANK_ENV_SET, Settings};
 use crate::node::{CpuSet, Node};
 use crate::plan::{Plan, PlanError, Shape, Why, plan};
 use crate::step::{Allocation, Entry, Ranks};
 
+use super::arming::{Shim, arm};
+use super::leftovers::{FACTS, RANK_VARIABLES, leftovers};
 use super::report::{Locality, RankReport, describe, numa_list};
 use super::visible::{join, ordinals, visible};
 use super::warning::Warning;
-
-/// What an unmodified `env://` program reads.
-const RANK_VARIABLES: [&str; 7] = [
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "NODE_RANK",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-];
 
 /// Variables of other makers' GPUs; Slurm sets all of them where gres.conf says
 /// nothing else (src/plugins/gres/common/gres_common.c).
@@ -46,28 +37,12 @@ pub struct Rank<'a> {
     pub local_rank: usize,
     /// Where it stands among all tasks, where known.
     pub ranks: Option<&'a Ranks>,
+    /// What a task that keeps several devices may load; `None` where the task cannot
+    /// read that file.
+    pub worker: Option<Shim<'a>>,
     /// The environment so far.
     pub env: &'a dyn Fn(&str) -> Option<String>,
 }
-
-/// CUDA_VISIBLE_DEVICES as gpubind has set it. Where both are the same, the list is
-/// gpubind's: in plan order, and not to be planned again.
-pub const GIVEN: &str = "GPUBIND_VISIBLE";
-
-/// `on` where several ranks on a device are wanted.
-pub const SHARED: &str = "GPUBIND_SHARE";
-
-/// What tells logs, scripts and gpubind itself about the rank's own devices.
-const FACTS: [&str; 8] = [
-    "GPUBIND_GPU_UUID",
-    "GPUBIND_GPU_PCI",
-    "GPUBIND_GPU_INDEX",
-    "GPUBIND_NUMA_NODE",
-    "GPUBIND_LOCAL_RANK",
-    "GPUBIND_WHY",
-    GIVEN,
-    SHARED,
-];
 
 /// Changes to a rank's environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,8 +81,8 @@ pub enum StandAside {
 pub struct Outcome {
     /// The changes, or why there are none.
     pub edits: Result<Edits, StandAside>,
-    /// Variables to unset first: what an outer step's gpubind has left.
-    pub unset: Vec<String>,
+    /// What to do first: it takes away what an outer step's gpubind has left.
+    pub undo: Vec<Change>,
     /// What the user should know. All tasks of a node find the same warnings.
     pub warnings: Vec<Warning>,
 }
@@ -129,8 +104,8 @@ fn by_plan<'p>(
     rank: &Rank,
     plan: impl FnOnce(&mut Vec<Warning>) -> Option<Cow<'p, Plan>>,
 ) -> Outcome {
-    let unset = leftovers(rank.env);
-    let aside = |why, warnings| Outcome { edits: Err(why), unset: unset.clone(), warnings };
+    let undo = leftovers(rank.env);
+    let aside = |why, warnings| Outcome { edits: Err(why), undo: undo.clone(), warnings };
     if rank.settings.mode == Mode::Off {
         return aside(StandAside::Off, Vec::new());
     }
@@ -186,21 +161,11 @@ fn by_plan<'p>(
     let why = plan.why(rank.local_rank);
     set.extend(facts(rank, &own, &why, &text));
     set.extend(rank_variables(rank, own.len(), seen.len()));
+    if rank.settings.mode == Mode::Auto && own.len() > 1 {
+        set.extend(arm(rank, &text));
+    }
     let report = report(rank, &own, text, why);
-    Outcome { edits: Ok(Edits { set, report }), unset, warnings }
-}
-
-/// What gpubind has set in an outer step, and does not hold in this one: facts
-/// about devices, and those rank variables that were not the user's own.
-pub fn leftovers(env: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
-    let ranks = env(RANK_ENV_SET).unwrap_or_default();
-    let ranks = ranks.split(',').filter(|name| RANK_VARIABLES.contains(name));
-    ranks
-        .chain(FACTS)
-        .chain([RANK_ENV_SET])
-        .filter(|name| env(name).is_some())
-        .map(str::to_owned)
-        .collect()
+    Outcome { edits: Ok(Edits { set, report }), undo, warnings }
 }
 
 /// How the plan of a mode shares devices.
@@ -254,7 +219,8 @@ fn facts(rank: &Rank, own: &[&Entry], why: &Why, visible: &str) -> Vec<(&'static
     let gpu = |entry: &Entry| node.and_then(|node| node.gpu(entry.device?));
     let numa = |entry: &Entry| {
         let ids = gpu(entry)?.numa.known()?;
-        (!ids.is_empty()).then(|| numa_list(ids))
+        // Not by commas: those part the devices.
+        (!ids.is_empty()).then(|| numa_list(ids).replace(',', "+"))
     };
     let values = [
         join(own, |entry| entry.uuid.clone()),

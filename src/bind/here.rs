@@ -9,7 +9,9 @@ use crate::step::{
     listed_cpus, names, task_ranks,
 };
 
-use super::edits::{GIVEN, Outcome, Rank, StandAside, edits, edits_by};
+use super::arming::PRELOAD;
+use super::edits::{Outcome, Rank, StandAside, edits, edits_by};
+use super::leftovers::GIVEN;
 use super::warning::Warning;
 
 /// A process, with all that decides about its environment.
@@ -71,7 +73,7 @@ pub fn aside(
 ///   takes entry r, modulo its length.
 pub fn edits_here(here: &Here) -> Outcome {
     if let Some(why) = aside(here.standing, here.settings, here.env) {
-        return Outcome { edits: Err(why), unset: Vec::new(), warnings: Vec::new() };
+        return Outcome { edits: Err(why), undo: Vec::new(), warnings: Vec::new() };
     }
     let visible = (here.env)("CUDA_VISIBLE_DEVICES");
     let given = visible.as_deref().is_some_and(|visible| is_given(visible, here.env));
@@ -100,6 +102,7 @@ pub fn edits_here(here: &Here) -> Outcome {
             None => here.standing.local_rank.checked_rem(devices).unwrap_or(0),
         },
         ranks: ranks.as_ref(),
+        worker: None,
         env: here.env,
     };
     let listed = given.then(|| Plan::as_listed(count, devices, Shape::Single).ok()).flatten();
@@ -108,7 +111,7 @@ pub fn edits_here(here: &Here) -> Outcome {
         None => edits(&rank),
     };
     if outcome.edits.is_err() {
-        outcome.unset.clear();
+        outcome.undo.clear();
         outcome.warnings = vec![match (here.node, visible) {
             (Err(reason), _) => Warning::NothingKnown { reason: reason.to_owned() },
             (Ok(_), Some(list)) => Warning::NamesNothing { list },
@@ -162,7 +165,7 @@ fn cpus(here: &Here, count: usize) -> Vec<CpuSet> {
 /// The rank variables are the launcher's, except that LOCAL_RANK, where there is one,
 /// says which of the visible devices to use.
 fn keep_launchers(outcome: &mut Outcome, here: &Here) {
-    outcome.unset.retain(|name| name.starts_with("GPUBIND_"));
+    outcome.undo.retain(|(name, _)| name.starts_with("GPUBIND_") || name == PRELOAD);
     let Ok(edits) = &mut outcome.edits else { return };
     edits.set.push((WORKER.0, WORKER.1.to_owned()));
     let virtual_rank = here.settings.local_rank == LocalRank::Virtual

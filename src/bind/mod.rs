@@ -6,15 +6,18 @@
 //! environment says of those inputs. What does *not* live here: gathering them, and
 //! applying the edits.
 
+mod arming;
 mod edits;
 mod here;
+mod leftovers;
 mod report;
 mod visible;
 mod warning;
+pub mod worker;
 
-pub use edits::{
-    Edits, GIVEN, Outcome, Rank, SHARED, StandAside, edits, edits_by, leftovers, shape,
-};
+pub use arming::Shim;
+pub use edits::{Edits, Outcome, Rank, StandAside, edits, edits_by, shape};
 pub use here::{Here, aside, edits_here};
+pub use leftovers::{GIVEN, SHARED, leftovers};
 pub use report::{Locality, RankReport};
 pub use warning::Warning;

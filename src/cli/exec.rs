@@ -121,7 +121,7 @@ pub fn run(args: &ExecArgs, out: &mut dyn Write) -> Result<(), ExecError> {
     let standing = standing(&env);
     let settings = settings(args, &standing)?;
     let outcome = match aside(&standing, &settings, &env) {
-        Some(why) => Outcome { edits: Err(why), unset: Vec::new(), warnings: Vec::new() },
+        Some(why) => Outcome { edits: Err(why), undo: Vec::new(), warnings: Vec::new() },
         None => bind(args, &standing, &settings),
     };
     tell(&outcome, &standing, &settings)?;
@@ -209,16 +209,23 @@ fn say(text: &str) {
 /// What changes in the environment; `--dry-run --json` prints it.
 #[derive(Debug, Default, Serialize)]
 struct Changes {
-    set: BTreeMap<&'static str, String>,
+    set: BTreeMap<String, String>,
     unset: Vec<String>,
 }
 
 impl Changes {
     fn of(outcome: Outcome) -> Changes {
-        let set: BTreeMap<_, _> =
-            outcome.edits.map_or_else(|_| BTreeMap::new(), |edits| edits.set.into_iter().collect());
-        let unset = outcome.unset.into_iter().filter(|name| !set.contains_key(name.as_str()));
-        Changes { unset: unset.collect(), set }
+        let mut changes: BTreeMap<String, Option<String>> = outcome.undo.into_iter().collect();
+        let edits = outcome.edits.map_or_else(|_| Vec::new(), |edits| edits.set);
+        changes.extend(edits.into_iter().map(|(name, value)| (name.to_owned(), Some(value))));
+        let mut all = Changes::default();
+        for (name, value) in changes {
+            match value {
+                Some(value) => drop(all.set.insert(name, value)),
+                None => all.unset.push(name),
+            }
+        }
+        all
     }
 
     fn print(&self, json: bool, out: &mut dyn Write) -> Result<(), ExecError> {

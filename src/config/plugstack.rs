@@ -106,6 +106,7 @@ mod tests {
             "verbose",
             "mode",
             "exclude=b7:00.0,GPU-1",
+            "worker=/a:b.so",
         ];
         let (args, errors) = PlugstackArgs::read(words, &Origin::Plugstack(None));
         let site = args.site(None, &JobFacts::default());
@@ -121,6 +122,7 @@ mod tests {
         told(1, "`nvml=lib.so` needs an absolute path");
         told(2, "unknown argument `colour=red`; valid: default=on-request|always, mode=auto");
         told(3, "`mode` needs one of auto, single");
-        assert_eq!(messages.len(), 4);
+        told(4, "`worker=/a:b.so` needs an absolute path without colons");
+        assert_eq!(messages.len(), 5);
     }
 }

@@ -87,6 +87,7 @@ impl<'a> Scenario<'a> {
                 settings: &self.settings,
                 local_rank,
                 ranks: None,
+                worker: None,
                 env: &|_| None,
             };
             let outcome = edits_by(&rank, &self.plan);

@@ -27,6 +27,8 @@ pub enum Takes {
     Seconds,
     /// An absolute path.
     Path,
+    /// A path that ld.so(8) can read out of LD_PRELOAD.
+    Preload,
     /// An absolute path, or [`LIBRARY`] wherever the loader finds it.
     Library,
     /// GPUs by PCI address or UUID; in plugstack.conf with commas between them.
@@ -78,7 +80,7 @@ const fn key(
 /// Every key, in the order of etc/gpubind.toml.
 pub static KEYS: [Key; 17] = {
     use Place::{PerJob, PerNode, Plugstack};
-    use Takes::{Devices, Library, Path, Seconds, Switch, Word};
+    use Takes::{Devices, Library, Path, Preload, Seconds, Switch, Word};
     [
         key(
             "default",
@@ -133,7 +135,7 @@ pub static KEYS: [Key; 17] = {
         key(
             "worker",
             PerNode,
-            Path,
+            Preload,
             "/usr/lib/gpubind/libgpubind_worker.so",
             "the worker shim, as tasks find it",
         ),
@@ -169,6 +171,7 @@ impl Key {
                 seconds.map(|seconds: u64| seconds.to_string())
             }
             Takes::Path => is_absolute.then(|| text.to_owned()),
+            Takes::Preload => (is_absolute && !text.contains([':', ' '])).then(|| text.to_owned()),
             Takes::Library => (is_absolute || text == LIBRARY).then(|| text.to_owned()),
             Takes::Devices => {
                 let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
@@ -186,6 +189,7 @@ impl Key {
             Takes::Switch => "on or off".to_owned(),
             Takes::Seconds => format!("a number of seconds from 1 to {MAX_SECONDS} (a week)"),
             Takes::Path => "an absolute path".to_owned(),
+            Takes::Preload => "an absolute path without colons and spaces".to_owned(),
             Takes::Library => format!("an absolute path, or {LIBRARY}"),
             Takes::Devices => "PCI addresses (0000:07:00.0) or UUIDs (GPU-…, MIG-…)".to_owned(),
         }
@@ -196,7 +200,9 @@ impl Key {
         match self.takes {
             Takes::Seconds => TomlForm::Number,
             Takes::Devices => TomlForm::List,
-            Takes::Word(_) | Takes::Switch | Takes::Path | Takes::Library => TomlForm::Text,
+            Takes::Word(_) | Takes::Switch | Takes::Path | Takes::Preload | Takes::Library => {
+                TomlForm::Text
+            }
         }
     }
 
@@ -207,7 +213,7 @@ impl Key {
             Takes::Word(words) => words.join("|"),
             Takes::Switch => "on|off".to_owned(),
             Takes::Seconds => "SECONDS".to_owned(),
-            Takes::Path => "PATH".to_owned(),
+            Takes::Path | Takes::Preload => "PATH".to_owned(),
             Takes::Library => "FILE".to_owned(),
             Takes::Devices => "GPU,…".to_owned(),
         }

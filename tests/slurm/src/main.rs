@@ -21,6 +21,7 @@ mod requests;
 mod symbols;
 mod trouble;
 mod uuids;
+mod workers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         uuids::TESTS,
         trouble::TESTS,
         quiet::TESTS,
+        workers::TESTS,
     ]
     .concat();
     let mut kinds: Vec<Kind> = Vec::new();

@@ -1,0 +1,83 @@
+//! What is done in a process.
+
+use core::ffi::{CStr, c_char};
+
+use crate::environment::Environment;
+use crate::space::Space;
+use crate::worker::{Part, RECORD, Record, changes, part, without_shim};
+
+const PRELOAD: &str = "LD_PRELOAD";
+
+unsafe extern "C" {
+    /// environ(7).
+    static mut environ: *mut *mut c_char;
+    /// The last part of argv\[0\] (program_invocation_short_name(3)).
+    static program_invocation_short_name: *const c_char;
+}
+
+/// Called by the dynamic linker.
+pub extern "C" fn run() {
+    // SAFETY: before main there is only this thread, and this is its only call. The
+    // C library has set the variable, as a dependency; texts are never freed.
+    let mut environment = unsafe { Environment::new(environ) };
+    let Some(record) = environment.get(RECORD).and_then(Record::read) else { return };
+    // SAFETY: null, or a C string that stays.
+    let program = unsafe {
+        match program_invocation_short_name {
+            name if name.is_null() => &[],
+            name => CStr::from_ptr(name).to_bytes(),
+        }
+    };
+    // SAFETY: always succeeds.
+    let process = unsafe { libc::getpid() };
+    let process = u32::try_from(process).unwrap_or(0);
+    match part(&record, process, program, |name| environment.get(name)) {
+        Part::Bystander => {}
+        Part::Door => leave(&mut environment),
+        Part::Task(prints) => remember(&mut environment, &Record { prints, ..record }),
+        Part::Worker { local_rank, position, devices } => {
+            let worker = (local_rank, position, devices);
+            narrow(&mut environment, &record, worker);
+            // All below have their device: nothing is left to do there.
+            leave(&mut environment);
+        }
+    }
+}
+
+/// In the task's own process: from here on its launchers' variables are known to be
+/// its own. TaskProlog and other plugins may have set some after gpubind's turn.
+fn remember(environment: &mut Environment, record: &Record) {
+    let mut length = RECORD.len() + 2;
+    record.write(&mut |piece| length += piece.len());
+    let Some(mut space) = Space::of(length) else { return };
+    let text = space.text(RECORD, |put| record.write(put));
+    environment.replace(RECORD, text);
+}
+
+/// Gives a worker its device: all changes, or none.
+fn narrow(environment: &mut Environment, record: &Record, worker: (&[u8], usize, usize)) {
+    let changes = changes(record, worker, |name| environment.get(name));
+    let changes = changes.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
+    let length = changes.clone().map(|(name, value)| name.len() + value.len() + 2).sum();
+    let Some(mut space) = Space::of(length) else { return };
+    for (name, value) in changes {
+        let text = space.text(name, |put| put(value));
+        environment.replace(name, text);
+    }
+}
+
+/// Takes the shim, and nothing else, out of LD_PRELOAD.
+fn leave(environment: &mut Environment) {
+    let Some((before, after)) = environment.get(PRELOAD).and_then(without_shim) else { return };
+    if before.is_empty() && after.is_empty() {
+        environment.remove(PRELOAD);
+        return;
+    }
+    let length = PRELOAD.len() + before.len() + after.len() + 2;
+    let Some(mut space) = Space::of(length) else { return };
+    let text = space.text(PRELOAD, |put| {
+        put(before);
+        put(after);
+    });
+    environment.replace(PRELOAD, text);
+}
