@@ -98,7 +98,7 @@ fn components(cluster: &Cluster) {
     let step = ["-n1", "--gpu-bind=spank:single", "env", ":", "-n1", "--gpu-bind=spank", "env"];
     let tasks = het_step(cluster, &step, 2);
     assert_eq!(seen(&tasks), [1, 4]);
-    assert_eq!(each(&tasks, "SLURM_GPUBIND"), ["single", "auto"], "for steps inside");
+    assert_eq!(each(&tasks, "SLURM_GPUBIND"), ["single", "spank"], "for steps inside");
     assert_eq!(each(&tasks, "SLURM_GPUBIND_COMPONENTS"), ["-", "-"]);
     // One that does not ask is left alone.
     let tasks = het_step(cluster, &["-n1", "env", ":", "-n1", "--gpu-bind=spank", "env"], 2);
