@@ -6,6 +6,8 @@
 
 mod command_line;
 mod plugstack;
+#[cfg(feature = "cli")]
+mod plugstack_file;
 mod request;
 mod settings;
 mod slurm_options;
@@ -14,6 +16,8 @@ mod travel;
 
 pub use command_line::{Command, CommandLine, Component, Wish, read_command_line};
 pub use plugstack::{PlugstackArgs, PlugstackError};
+#[cfg(feature = "cli")]
+pub use plugstack_file::{PluginLine, PlugstackFile, PlugstackProblem, plugstack_path};
 pub use request::{BindText, ITEMS, Ids, LocalRank, Mode, Request, RequestError, bind_text};
 pub use settings::{REQUEST_VARIABLE, Settings};
 pub use slurm_release::plugin_version;
