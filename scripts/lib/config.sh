@@ -5,7 +5,7 @@
 # Reads what `cluster start` has settled: dir (the cluster's folder), short (a
 # short path to the same folder), name, nodes, ports, constrain, release,
 # cgroup (v1, v2 or none), usable_cpus, machine, gpu_files, gres, gres_lines,
-# fake_gpus and plugstack.
+# fake_gpus, plugstack and site_config.
 
 # cgroup_kind: what Slurm can use here.
 cgroup_kind() {
@@ -81,6 +81,7 @@ write_config() {
     [ -z "$fake_gpus" ] || printf '%s\n' "${fake_gpus//\/dev\//$dir/root/dev/}" >"$etc/fake_gpus.conf"
     cgroup_conf >"$etc/cgroup.conf"
     printf '%s\n' "$plugstack" >"$etc/plugstack.conf"
+    (umask 022 && site_file >"$etc/gpubind.toml")
     (umask 077 && head -c 1024 /dev/urandom >"$etc/munge.key")
 }
 
@@ -142,6 +143,7 @@ END
     done
     # Several jobs may share CPUs: the machine may have fewer than a test has jobs.
     echo "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:16"
+    echo "PartitionName=other Nodes=ALL MaxTime=INFINITE State=UP OverSubscribe=FORCE:16"
 }
 
 # One line per GPU, in PCI order, which need not be the order of the numbers in
@@ -152,6 +154,11 @@ gres_conf() {
         return
     fi
     [ ${#gpu_files[@]} -eq 0 ] || printf 'Name=gpu File=%s\n' "${gpu_files[@]}"
+}
+
+# What --site-config says: a file's text, or the text itself.
+site_file() {
+    if [ -f "$site_config" ]; then cat "$site_config"; else printf '%s\n' "$site_config"; fi
 }
 
 cgroup_conf() {

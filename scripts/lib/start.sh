@@ -33,10 +33,10 @@ cluster_start() {
 
 parse_start() {
     name=gpubind nodes=2 machine=auto constrain=no plugin=yes plugin_args='' release=host build=yes
-    gres='' gres_lines='' fake_gpus=''
+    gres='' gres_lines='' fake_gpus='' site_config=''
     while [ $# -gt 0 ]; do
         case $1 in
-        --name | --nodes | --machine | --plugstack | --slurm | --gres | --gres-conf | --fake-gpus)
+        --name | --nodes | --machine | --plugstack | --site-config | --slurm | --gres | --gres-conf | --fake-gpus)
             [ $# -ge 2 ] || die "$1 needs a value"
             ;;
         esac
@@ -45,6 +45,7 @@ parse_start() {
         --nodes) nodes=$2 && shift ;;
         --machine) machine=$2 && shift ;;
         --plugstack) plugin_args=$2 && shift ;;
+        --site-config) site_config=$2 && shift ;;
         --slurm) release=$2 && shift ;;
         --gres) gres=$2 && shift ;;
         --gres-conf) gres_lines=$2 && shift ;;
@@ -152,11 +153,12 @@ make_device() {
     : >"$dir/root/dev/$1"
 }
 
-# Sets plugstack, the line that loads the plugin.
+# Sets plugstack, the line that loads the plugin. The site file is always one of the
+# cluster's own: a machine's /etc/gpubind.toml must not reach into tests.
 describe_plugin() {
     plugstack=''
     [ "$plugin" = yes ] || return 0
-    plugstack="optional $stage/spank_gpubind.so program=$stage/gpubind"
+    plugstack="optional $stage/spank_gpubind.so program=$stage/gpubind config=$dir/etc/gpubind.toml"
     case $machine in
     none | real) ;;
     *) plugstack+=" fsroot=$dir/root nvml=$dir/root/nvml/libnvidia-ml.so.1" ;;

@@ -20,7 +20,7 @@ mod task;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 
-use gpubind::config::PlugstackArgs;
+use gpubind::config::{Origin, PlugstackArgs};
 use slurm_spank::{Context, Plugin, SPANK_PLUGIN, SpankHandle, SpankOption};
 
 /// What Slurm's plugin loader looks for; the macro leaves the items undocumented.
@@ -95,7 +95,7 @@ unsafe impl Plugin for Gpubind {
 
     fn task_init(&mut self, spank: &mut SpankHandle) -> Hook {
         if let Some(step) = &self.step {
-            guard("task_init", || task::bind(spank, step, &self.args));
+            guard("task_init", || task::bind(spank, step));
         }
         Ok(())
     }
@@ -103,7 +103,8 @@ unsafe impl Plugin for Gpubind {
 
 /// plugstack.conf's arguments; wrong ones are told and do not count.
 fn args(spank: &SpankHandle) -> PlugstackArgs {
-    let (args, errors) = PlugstackArgs::read(spank.plugin_argv().unwrap_or_default());
+    let (args, errors) =
+        PlugstackArgs::read(spank.plugin_argv().unwrap_or_default(), &Origin::Plugstack(None));
     errors.iter().for_each(|error| say::error(&error.to_string()));
     args
 }

@@ -1,7 +1,7 @@
 //! In slurmstepd, before the tasks fork: what the step owns and what the node has.
 //! And when slurmd starts: having the node read beforehand.
 
-use gpubind::config::{PlugstackArgs, REQUEST_VARIABLE};
+use gpubind::config::{Acts, COMPONENTS_VARIABLE, JobFacts, PlugstackArgs, REQUEST_VARIABLE, Site};
 use gpubind::node::{self, Node, Roots, Source, obtain};
 use gpubind::step::{Affinity, GpuLists};
 use slurm_spank::SpankHandle;
@@ -15,7 +15,11 @@ const FIRST_SPECIAL_STEP: u32 = 0xffff_fff0;
 /// What all tasks of a step need; made once, inherited by each through fork(2).
 pub struct Step {
     /// The request, as the user wrote it. It is read in the task, as the user.
-    pub request: String,
+    pub request: Option<String>,
+    /// What the site sets.
+    pub site: Site,
+    /// Why the site file does not count, where it should.
+    pub broken: Option<String>,
     /// Slurm's lists for the whole step: a task's own are gone or wrong under
     /// `none` in several releases (gres.c, gres_g_task_set_env).
     pub lists: GpuLists,
@@ -30,18 +34,54 @@ pub fn read(spank: &SpankHandle, args: &PlugstackArgs) -> Option<Step> {
     if spank.job_stepid().is_ok_and(|id| id > FIRST_SPECIAL_STEP) {
         return None;
     }
+    let step = read_normal(spank, args);
+    if step.is_none() && spank.getenv_lossy(COMPONENTS_VARIABLE).is_ok_and(|list| list.is_some()) {
+        // srun's note to the plugin, not to the user's program.
+        let _ = spank.unsetenv(COMPONENTS_VARIABLE);
+    }
+    step
+}
+
+fn read_normal(spank: &SpankHandle, args: &PlugstackArgs) -> Option<Step> {
     let variable = |name: &str| spank.getenv_lossy(name).ok().flatten();
-    let request = variable(REQUEST_VARIABLE).filter(|request| !request.trim().is_empty())?;
+    let request = variable(REQUEST_VARIABLE).filter(|request| !request.trim().is_empty());
     let lists = GpuLists {
         visible: variable("CUDA_VISIBLE_DEVICES"),
         step_gpus: variable("SLURM_STEP_GPUS").filter(|list| !list.is_empty()),
     };
+    let job = JobFacts::read(&variable);
     // Slurm sets SLURM_STEP_GPUS for each step with GPUs that have device files,
     // and takes an inherited one away from steps without.
-    let node = lists.step_gpus.is_some().then(|| node(args));
+    if lists.step_gpus.is_none() {
+        let site = args.site(None, &job);
+        return request.is_some().then_some(Step {
+            request,
+            site,
+            broken: None,
+            lists,
+            node: None,
+            affinity: None,
+        });
+    }
+    let (site, broken) = load_site(args, &job);
+    let acts = request.is_some() || site.acts == Acts::Always;
+    if !acts && broken.is_none() {
+        return None;
+    }
+    let node = acts.then(|| node(&site));
     let tasks = usize::try_from(spank.job_local_task_count().unwrap_or(0)).unwrap_or(0);
     let affinity = node.as_ref().and_then(|_| Affinity::new(tasks));
-    Some(Step { request, lists, node, affinity })
+    Some(Step { request, site, broken, lists, node, affinity })
+}
+
+/// The site's settings; a file that does not count is told in slurmd's log.
+fn load_site(args: &PlugstackArgs, job: &JobFacts) -> (Site, Option<String>) {
+    let (site, error) = args.load_site(job);
+    let broken = error.map(|error| error.to_string());
+    if let Some(error) = &broken {
+        say::error(&format!("the site file does not count: {error}"));
+    }
+    (site, broken)
 }
 
 /// After a task's fork and before it goes on: its CPUs are final.
@@ -55,13 +95,14 @@ pub fn record(spank: &SpankHandle, step: &Step) {
 
 /// When slurmd starts: has the node read in the background.
 pub fn refresh(args: &PlugstackArgs) {
-    if let Err(error) = node::refresh(&source(args)) {
+    let (site, _) = load_site(args, &JobFacts::default());
+    if let Err(error) = node::refresh(&source(&site)) {
         say::error(&format!("cannot have this node's GPUs read: {error}"));
     }
 }
 
-fn node(args: &PlugstackArgs) -> Result<Node, String> {
-    match obtain(&source(args)) {
+fn node(site: &Site) -> Result<Node, String> {
+    match obtain(&source(site)) {
         Ok((node, stale)) => {
             if let Some(why) = stale {
                 say::debug(&format!("NVML was read for this step: {why}"));
@@ -75,12 +116,12 @@ fn node(args: &PlugstackArgs) -> Result<Node, String> {
     }
 }
 
-fn source(args: &PlugstackArgs) -> Source {
+fn source(site: &Site) -> Source {
     Source {
-        roots: Roots::new(args.fsroot.clone()),
-        program: args.program.clone(),
-        nvml: args.nvml.clone(),
-        timeout: args.probe_timeout,
-        max_age: args.snapshot_max_age,
+        roots: Roots::new(site.fsroot.clone()),
+        program: site.program.clone(),
+        nvml: site.nvml.clone(),
+        timeout: site.probe_timeout,
+        max_age: site.snapshot_max_age,
     }
 }

@@ -4,10 +4,10 @@
 //! anything that the user wrote get read, as the user.
 
 use gpubind::bind::{Edits, Rank, edits, leftovers};
-use gpubind::config::{COMPONENTS_VARIABLE, Change, PlugstackArgs, Settings, travel_as};
+use gpubind::config::{COMPONENTS_VARIABLE, Change, travel_as};
 use gpubind::node::{CpuSet, Node, Roots};
 use gpubind::step::{
-    Affinity, Allocation, Place, Ranks, master_port, own_cpus, reach, request, task_cpus,
+    Affinity, Allocation, Place, Ranks, master_port, own_cpus, reach, task_cpus, wanted,
 };
 use slurm_spank::SpankHandle;
 
@@ -15,13 +15,13 @@ use crate::say;
 use crate::step::Step;
 
 /// Binds one task. Under `strict`, what keeps it from being bound ends it.
-pub fn bind(spank: &SpankHandle, step: &Step, args: &PlugstackArgs) {
+pub fn bind(spank: &SpankHandle, step: &Step) {
     let env = |name: &str| spank.getenv_lossy(name).ok().flatten();
     let local_rank = number(spank.task_id().unwrap_or(0));
     let first = local_rank == 0;
     let ranks = ranks(spank, &env);
-    let request = match request(&step.request, place(spank, &ranks), &env) {
-        Ok(request) => request,
+    let wanted = match wanted(step.request.as_deref(), place(spank, &ranks), &env) {
+        Ok(wanted) => wanted,
         Err(error) => {
             // srun has checked it; only a task's own tampering leads here.
             if first {
@@ -31,11 +31,26 @@ pub fn bind(spank: &SpankHandle, step: &Step, args: &PlugstackArgs) {
         }
     };
     if env(COMPONENTS_VARIABLE).is_some() {
-        // A step inside this one is inside this component.
-        change(spank, &travel_as(Some(&request), &env));
+        if step.request.is_some() {
+            // A step inside this one is inside this component.
+            change(spank, &travel_as(wanted.to_travel().as_ref(), &env));
+        }
         change(spank, &[(COMPONENTS_VARIABLE.to_owned(), None)]);
     }
-    let settings = Settings::from(&request);
+    let site = &step.site;
+    if let Some(error) = step.broken.as_ref().filter(|_| first && wanted.may_be_bound()) {
+        say::user(&format!("warning: the site file does not count: {error}"));
+    }
+    let settings = match wanted.settings(site) {
+        Ok(settings) => settings,
+        Err(why) => {
+            unset(spank, leftovers(&env));
+            if site.request.verbose && first {
+                say::user(&format!("the environment stays as Slurm made it: {why}"));
+            }
+            return;
+        }
+    };
     let Some(node) = &step.node else {
         unset(spank, leftovers(&env));
         if settings.verbose && first {
@@ -46,11 +61,12 @@ pub fn bind(spank: &SpankHandle, step: &Step, args: &PlugstackArgs) {
     let node = node.as_ref().map_err(String::as_str);
     let allocation = match node {
         Ok(node) => {
-            let dev = Roots::new(args.fsroot.clone()).dev();
+            let dev = Roots::new(site.fsroot.clone()).dev();
             Allocation::find(node, &reach(node, &dev), &step.lists)
         }
         Err(_) => Allocation::unknown(&step.lists),
     };
+    let allocation = allocation.without(&site.exclude, node.ok());
     allocation.notes.iter().for_each(|note| say::debug(note));
     let recorded = step.affinity.as_ref().and_then(Affinity::of_all_tasks);
     let rank = Rank {

@@ -121,12 +121,18 @@ fn by_plan<'p>(
         return aside(StandAside::Off, Vec::new());
     }
     if let Some((reachable, step)) = rank.allocation.narrowed {
-        return aside(StandAside::BoundBySlurm, vec![Warning::Narrowed { reachable, step }]);
+        // Only who asked for another binding need know that Slurm's is in its way.
+        let warning = rank.settings.asked.then_some(Warning::Narrowed { reachable, step });
+        return aside(StandAside::BoundBySlurm, warning.into_iter().collect());
     }
     let entries = &rank.allocation.entries;
     let mut warnings = Vec::new();
     if let Err(reason) = rank.node {
         warnings.push(Warning::NodeUnknown { reason: reason.to_owned() });
+    }
+    let excluded = rank.allocation.excluded;
+    if entries.is_empty() && excluded > 0 {
+        return aside(StandAside::NoDevice, vec![Warning::Excluded { devices: excluded }]);
     }
     let Some(plan) = plan(&mut warnings) else {
         return aside(StandAside::NoDevice, vec![Warning::NoDevice]);

@@ -23,6 +23,15 @@ pub enum Warning {
     /// The step has no device on this node that could be named.
     #[error("no GPU of the step can be named on this node; the environment stays as Slurm made it")]
     NoDevice,
+    /// The site keeps all of the step's devices from its ranks.
+    #[error(
+        "the site keeps {devices} of this node from all ranks (exclude in gpubind.toml), and the \
+         step has no other; the environment stays as Slurm made it", devices = count(*devices)
+    )]
+    Excluded {
+        /// The step's devices on this node.
+        devices: usize,
+    },
     /// UUIDs were asked for and are not known.
     #[error("ids=uuid: the UUIDs of this node's GPUs are unknown; they are written as indices")]
     UuidUnknown,

@@ -57,6 +57,9 @@ pub struct Component {
     pub groups: Vec<usize>,
     /// Whether it asks for parts of GPUs, gres/shard or gres/mps.
     pub parts: bool,
+    /// Whether it has an option by which Slurm binds GPUs to tasks of its own accord,
+    /// such as `--gpus-per-task`.
+    pub binds_implicitly: bool,
 }
 
 /// What a command line says, and what Slurm should read instead.
@@ -82,6 +85,12 @@ impl CommandLine {
     fn wish(&mut self, wish: Wish) {
         if let Some(component) = self.current() {
             component.wish = wish;
+        }
+    }
+
+    fn binds_implicitly(&mut self) {
+        if let Some(component) = self.current() {
+            component.binds_implicitly = true;
         }
     }
 
@@ -212,6 +221,10 @@ fn read_long(
             }
         }
         "tres-bind" if value.contains("gpu") => line.wish(Wish::Slurms),
+        "gpus-per-task" | "ntasks-per-gpu" => line.binds_implicitly(),
+        "tres-per-task" if value.contains("gpu") => line.binds_implicitly(),
+        // The letter g stands for the nearest GPUs.
+        "accel-bind" if value.contains('g') => line.binds_implicitly(),
         "het-group" | "pack-group" => {
             if let (Some(groups), Some(component)) = (groups(value), line.current()) {
                 component.groups = groups;
@@ -376,7 +389,8 @@ mod tests {
             "srun -n1 --gpu-bind=none,spank prog --gpu-bind=spank : \
              -n2 --gpu-bind=none,spank:single prog"
         );
-        let component = |wish, group| Component { wish, groups: vec![group], parts: false };
+        let component =
+            |wish, group| Component { wish, groups: vec![group], ..Component::default() };
         assert_eq!(found, [component(ours(""), 0), component(ours("single"), 1)]);
         let (seen, _) = read(Command::Sbatch, "sbatch -n1 --gpubind=first : -n2 --gpubind=first x");
         assert_eq!(seen.matches("--gpu-bind=none,spank:first").count(), 2);
@@ -405,6 +419,25 @@ mod tests {
         ] {
             assert_eq!(read(Command::Srun, line).1, wish, "{line}");
         }
+    }
+
+    #[test]
+    fn options_by_which_slurm_binds_of_its_own_accord_are_told() {
+        for (line, binds) in [
+            ("srun --gpus-per-task=1 prog", true),
+            ("srun --gpus-per-t a100:2 prog", true),
+            ("srun --ntasks-per-gpu=2 prog", true),
+            ("srun --tres-per-task=cpu:1,gres/gpu:1 prog", true),
+            ("srun --tres-per-task=cpu:1 prog", false),
+            ("srun --accel-bind=gv prog", true),
+            ("srun --accel-bind=n prog", false),
+            ("srun --gpus-per-node=8 prog --gpus-per-task=1", false),
+        ] {
+            let found = components(Command::Srun, line).1;
+            assert_eq!(found[0].binds_implicitly, binds, "{line}");
+        }
+        let found = components(Command::Srun, "srun --gpus=1 prog : --gpus-per-task=1 prog").1;
+        assert_eq!([found[0].binds_implicitly, found[1].binds_implicitly], [false, true]);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! What the user and the site asked for: the request grammar, Slurm's command
-//! lines, plugstack.conf's arguments, and how they combine.
+//! lines, gpubind.toml, plugstack.conf's arguments, and how they combine.
 //!
 //! Everything here is text in, data out. What a request *does* to a task is in
 //! [`crate::plan`] and [`crate::bind`].
@@ -10,6 +10,7 @@ mod plugstack;
 mod plugstack_file;
 mod request;
 mod settings;
+mod site;
 mod slurm_options;
 mod slurm_release;
 mod travel;
@@ -20,7 +21,12 @@ pub use plugstack::{PlugstackArgs, PlugstackError};
 pub use plugstack_file::{PluginLine, PlugstackFile, PlugstackProblem, plugstack_path};
 pub use request::{BindText, ITEMS, Ids, LocalRank, Mode, Request, RequestError, bind_text};
 pub use settings::{REQUEST_VARIABLE, Settings};
+pub use site::{
+    Acts, DeviceName, Effective, JobFacts, KEYS, Key, Layer, LoadError, Origin, Place, SITE_FILE,
+    Said, Site, SiteFile, SiteFileError, SiteFileProblem, Takes, TomlForm, Value, load,
+};
 pub use slurm_release::plugin_version;
 pub use travel::{
-    COMPONENTS_VARIABLE, Change, STEP_BIND_VARIABLE, travel_as, tres_bind_text, variables,
+    COMPONENTS_VARIABLE, Change, STEP_BIND_VARIABLE, TRES_BIND_VARIABLE, travel_as, tres_bind_text,
+    variables,
 };

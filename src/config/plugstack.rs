@@ -1,113 +1,126 @@
 //! The plugin's arguments in plugstack.conf.
 
-use std::path::PathBuf;
-use std::time::Duration;
+use super::site::{
+    Effective, JobFacts, KEYS, Key, Layer, LoadError, Origin, Site, SiteFile, Takes, load,
+};
 
-/// Arguments behind the plugin's path in plugstack.conf: `key=value` words.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Arguments behind the plugin's path in plugstack.conf: `key=value` words, with the
+/// keys of gpubind.toml, `config=PATH` and `fsroot=DIR`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlugstackArgs {
-    /// `program=PATH`: the gpubind program that reads NVML.
-    pub program: PathBuf,
-    /// `fsroot=DIR`: folder in front of /sys, /proc, /dev and /run.
-    pub fsroot: PathBuf,
-    /// `nvml=FILE`: the NVML library; without it the loader's own search path.
-    pub nvml: Option<PathBuf>,
-    /// `probe-timeout=SECONDS`: how long reading NVML may hold up a step.
-    pub probe_timeout: Duration,
-    /// `snapshot-max-age=SECONDS`: how old a saved node description may be.
-    pub snapshot_max_age: Duration,
+    /// What they say.
+    pub layer: Layer,
 }
 
 /// A word that is no argument of the plugin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlugstackError {
     /// A key that does not exist.
-    #[error(
-        "plugstack.conf: unknown argument `{0}`; valid: program=PATH, fsroot=DIR, nvml=FILE, \
-         probe-timeout=SECONDS, snapshot-max-age=SECONDS"
-    )]
-    Unknown(String),
+    #[error("{origin}: unknown argument `{word}`; valid: {}", valid())]
+    Unknown {
+        /// Where it stands.
+        origin: Origin,
+        /// The word as written.
+        word: String,
+    },
     /// A value that the key does not take.
-    #[error("plugstack.conf: `{word}` needs {needs}")]
+    #[error("{origin}: `{word}` needs {needs}")]
     Value {
+        /// Where it stands.
+        origin: Origin,
         /// The word as written.
         word: String,
         /// What the value must be.
-        needs: &'static str,
+        needs: String,
     },
 }
 
-impl Default for PlugstackArgs {
-    fn default() -> Self {
-        PlugstackArgs {
-            program: PathBuf::from("/usr/bin/gpubind"),
-            fsroot: PathBuf::from("/"),
-            nvml: None,
-            probe_timeout: Duration::from_secs(10),
-            // A lost GPU or a downed NVLink changes no fingerprint.
-            snapshot_max_age: Duration::from_secs(24 * 60 * 60),
-        }
-    }
+fn valid() -> String {
+    let word = |key: &Key| format!("{}={}", key.name, key.placeholder());
+    KEYS.iter().map(word).collect::<Vec<_>>().join(", ")
 }
 
 impl PlugstackArgs {
     /// Reads the words. A wrong word is told and skipped, the others count: a
-    /// mistyped argument must not keep a site's jobs from being bound.
-    pub fn read<'a>(words: impl IntoIterator<Item = &'a str>) -> (Self, Vec<PlugstackError>) {
+    /// mistyped argument must not keep a site's jobs from being bound. `origin` is
+    /// an [`Origin::Plugstack`].
+    pub fn read<'a>(
+        words: impl IntoIterator<Item = &'a str>,
+        origin: &Origin,
+    ) -> (Self, Vec<PlugstackError>) {
         let mut args = PlugstackArgs::default();
-        let mut errors = Vec::new();
-        for word in words {
-            if let Err(error) = args.take(word) {
-                errors.push(error);
-            }
-        }
+        let errors = words.into_iter().filter_map(|word| args.take(word, origin).err());
+        let errors = errors.collect();
         (args, errors)
     }
 
-    fn take(&mut self, word: &str) -> Result<(), PlugstackError> {
-        let (key, value) = word.split_once('=').unwrap_or((word, ""));
-        let path = || match value.starts_with('/') {
-            true => Ok(PathBuf::from(value)),
-            false => Err(PlugstackError::Value { word: word.into(), needs: "an absolute path" }),
-        };
-        let seconds = || match value.parse() {
-            Ok(seconds @ 1..=604_800) => Ok(Duration::from_secs(seconds)),
-            _ => Err(PlugstackError::Value {
-                word: word.into(),
-                needs: "a number of seconds from 1 to 604800 (a week)",
-            }),
-        };
-        match key {
-            "program" => self.program = path()?,
-            "fsroot" => self.fsroot = path()?,
-            "nvml" => self.nvml = Some(path()?),
-            "probe-timeout" => self.probe_timeout = seconds()?,
-            "snapshot-max-age" => self.snapshot_max_age = seconds()?,
-            _ => return Err(PlugstackError::Unknown(word.to_owned())),
+    /// What the site sets for a job: these arguments over the site file.
+    pub fn site(&self, file: Option<&SiteFile>, job: &JobFacts) -> Site {
+        let file = file.map_or_else(Vec::new, |file| file.layers(job));
+        Effective::new(file.into_iter().chain([&self.layer])).site()
+    }
+
+    /// The same, with the site file read. One that is broken counts as absent, so that
+    /// it stops no job; what is wrong with it comes along.
+    pub fn load_site(&self, job: &JobFacts) -> (Site, Option<LoadError>) {
+        match load(&self.site(None, job).config) {
+            Ok(file) => (self.site(file.as_ref(), job), None),
+            Err(error) => (self.site(None, job), Some(error)),
         }
+    }
+
+    fn take(&mut self, word: &str, origin: &Origin) -> Result<(), PlugstackError> {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, None),
+        };
+        let Some(key) = KEYS.iter().find(|key| key.name == name) else {
+            return Err(PlugstackError::Unknown { origin: origin.clone(), word: word.to_owned() });
+        };
+        let bare = (key.takes == Takes::Switch).then_some("on");
+        let text = value.or(bare).and_then(|value| key.canonical(value));
+        let text = text.ok_or_else(|| PlugstackError::Value {
+            origin: origin.clone(),
+            word: word.to_owned(),
+            needs: key.needs(),
+        })?;
+        self.layer.set(key, text, origin.clone());
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]
     fn good_words_count_and_bad_ones_are_told() {
-        let words =
-            ["program=/opt/gpubind", "probe-timeout=0", "nvml=lib.so", "colour=red", "fsroot=/x"];
-        let (args, errors) = PlugstackArgs::read(words);
-        assert_eq!(args.program, PathBuf::from("/opt/gpubind"));
-        assert_eq!(args.fsroot, PathBuf::from("/x"));
-        assert_eq!(args.nvml, None);
-        assert_eq!(args.probe_timeout, PlugstackArgs::default().probe_timeout);
+        let words = [
+            "program=/opt/gpubind",
+            "probe-timeout=0",
+            "nvml=lib.so",
+            "colour=red",
+            "fsroot=/x",
+            "verbose",
+            "mode",
+            "exclude=b7:00.0,GPU-1",
+        ];
+        let (args, errors) = PlugstackArgs::read(words, &Origin::Plugstack(None));
+        let site = args.site(None, &JobFacts::default());
+        assert_eq!(site.program, PathBuf::from("/opt/gpubind"));
+        assert_eq!(site.fsroot, PathBuf::from("/x"));
+        assert_eq!(site.nvml, None);
+        assert_eq!(site.probe_timeout, Site::default().probe_timeout);
+        assert!(site.request.verbose);
+        assert_eq!(site.exclude.len(), 2);
         let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        assert!(
-            messages[0].contains("`probe-timeout=0` needs a number of seconds"),
-            "{messages:?}"
-        );
-        assert!(messages[1].contains("`nvml=lib.so` needs an absolute path"), "{messages:?}");
-        assert!(messages[2].contains("unknown argument `colour=red`"), "{messages:?}");
+        let told = |at: usize, text: &str| assert!(messages[at].contains(text), "{messages:?}");
+        told(0, "plugstack.conf: `probe-timeout=0` needs a number of seconds");
+        told(1, "`nvml=lib.so` needs an absolute path");
+        told(2, "unknown argument `colour=red`; valid: default=on-request|always, mode=auto");
+        told(3, "`mode` needs one of auto, single");
+        assert_eq!(messages.len(), 4);
     }
 }

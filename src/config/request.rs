@@ -105,11 +105,12 @@ pub const ITEMS: [&str; 16] = [
 impl FromStr for Request {
     type Err = RequestError;
 
-    /// Reads `ITEM,…`; the empty text is the plain request, all defaults.
+    /// Reads `ITEM,…`; the empty text, or `spank`, is the plain request.
     fn from_str(text: &str) -> Result<Self, RequestError> {
         let mut request = Request::default();
         let mut said: Vec<&str> = Vec::new();
-        let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+        let items = text.split(',').map(str::trim);
+        let items = items.filter(|item| !item.is_empty() && *item != PLAIN);
         for item in items {
             let contradicts = |earlier: &&&str| kind(earlier) == kind(item) && **earlier != item;
             if let Some(first) = said.iter().find(contradicts) {
@@ -157,18 +158,21 @@ fn kind(item: &str) -> &str {
     }
 }
 
-impl fmt::Display for Request {
-    /// Writes the request so that it reads back the same; a plain one is `auto`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mode = match self.mode {
-            Some(Mode::Auto) | None => "auto",
-            Some(Mode::Single) => "single",
-            Some(Mode::Ordered) => "ordered",
-            Some(Mode::First) => "first",
-            Some(Mode::Off) => "off",
-        };
+/// What stands for a request without items where an empty text would mean no
+/// request at all.
+const PLAIN: &str = "spank";
+
+impl Request {
+    /// The items that say this, in the order of [`ITEMS`]; none for a plain request.
+    pub fn items(&self) -> Vec<&'static str> {
         let items = [
-            Some(mode),
+            self.mode.map(|mode| match mode {
+                Mode::Auto => "auto",
+                Mode::Single => "single",
+                Mode::Ordered => "ordered",
+                Mode::First => "first",
+                Mode::Off => "off",
+            }),
             self.share.then_some("share"),
             self.ids.map(|ids| match ids {
                 Ids::Index => "ids=index",
@@ -183,8 +187,25 @@ impl fmt::Display for Request {
             self.verbose.then_some("verbose"),
             self.strict.then_some("strict"),
         ];
-        let items: Vec<&str> = items.into_iter().flatten().collect();
-        f.write_str(&items.join(","))
+        items.into_iter().flatten().collect()
+    }
+
+    /// The request as a `--gpu-bind` value that Slurm accepts, see [`BindText::Ours`].
+    pub fn slurm_text(&self) -> String {
+        let items = self.items();
+        let colon = if items.is_empty() { "" } else { ":" };
+        format!("none,spank{colon}{}", items.join(","))
+    }
+}
+
+impl fmt::Display for Request {
+    /// Writes the request so that it reads back the same. A plain one is `spank`: what
+    /// it leaves open is the site's to say, which `auto` would not leave.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.items()[..] {
+            [] => f.write_str(PLAIN),
+            _ => f.write_str(&self.items().join(",")),
+        }
     }
 }
 
@@ -238,8 +259,10 @@ mod tests {
             let request: Request = item.parse().unwrap();
             let written = request.to_string();
             assert_eq!(written.parse::<Request>().unwrap().to_string(), written);
-            assert!(written.split(',').any(|word| word == item), "{item} became {written}");
+            assert_eq!(written, item);
         }
+        let plain = Request::default();
+        assert_eq!((plain.to_string(), "spank".parse()), ("spank".to_owned(), Ok(plain)));
     }
 
     #[test]

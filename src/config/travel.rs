@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `SLURM_GPUBIND` | the request; set by a user, it is a personal default |
 //! | `SLURM_GPUBIND_ORIGIN` | `REQUEST;DEFAULT`: while SLURM_GPUBIND is REQUEST, it is a job's own and has taken the place of the personal DEFAULT, if any |
-//! | `SLURM_GPUBIND_COMPONENTS` | from srun to its tasks only: the requests of its components, where they differ |
+//! | `SLURM_GPUBIND_COMPONENTS` | from srun to its tasks only: the requests of its components, where they differ from SLURM_GPUBIND; an empty one leaves it to the site, `off` keeps the site's default away from Slurm's own binding |
 //!
 //! A job's own request holds for the steps of that job: a job that is submitted
 //! from inside starts with the personal default again.
@@ -20,10 +20,16 @@ pub const COMPONENTS_VARIABLE: &str = "SLURM_GPUBIND_COMPONENTS";
 /// Slurm's text for the binding of a task's step. A step that has no binding
 /// leaves an inherited one in place (src/slurmd/slurmstepd/task.c, exec_task).
 pub const STEP_BIND_VARIABLE: &str = "SLURMD_TRES_BIND";
+/// From 23.11 on Slurm's text for the binding of a step, also where the step before it
+/// is missing: with one task on the node.
+pub const TRES_BIND_VARIABLE: &str = "SLURM_TRES_BIND";
 
 /// By these two, sbatch and salloc hand their own `--gpu-bind` down to srun.
 const GPU_BIND: &str = "SLURM_GPU_BIND";
-const TRES_BIND: &str = "SLURM_TRES_BIND";
+const TRES_BIND: &str = TRES_BIND_VARIABLE;
+/// By these, `--gpus-per-task` and its like of sbatch and salloc reach srun.
+const BIND_IMPLICITLY: [&str; 3] =
+    ["SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_GPU", "SLURM_TRES_PER_TASK"];
 /// By this one, they hand down the value of `#SBATCH --gpubind`
 /// (src/common/spank.c, `_option_setenv`).
 const SCRIPT_OPTION: &str = "SLURM_SPANK__SLURM_SPANK_OPTION_gpubind_gpubind";
@@ -62,7 +68,10 @@ pub fn variables(
                 }
                 let request = match &inherited {
                     Some(text) => Some(text.parse()?),
-                    None => in_this_job("").filter(is_on),
+                    None => in_this_job("").or_else(|| {
+                        let slurms = component.binds_implicitly || slurm_binds(env);
+                        slurms.then(off)
+                    }),
                 };
                 if !component.parts && !has_parts(env) {
                     by_inheritance = by_inheritance.take().or(request.clone().filter(is_on));
@@ -78,12 +87,13 @@ pub fn variables(
     let of_a_component = requests.iter().flatten().find(|request| is_on(request));
     let request = match (of_a_component, &inherited) {
         (Some(request), _) => Some(request.clone()),
-        // To stand aside needs words only where someone has asked.
+        // To stand aside needs words for all that run below only where someone has asked.
         (None, Some(_)) => requests.iter().flatten().next().cloned(),
         (None, None) => None,
     };
     changes.extend(travel_as(request.as_ref(), env));
-    let text = |request: &Option<Request>| request.as_ref().unwrap_or(&off()).to_string();
+    let text =
+        |request: &Option<Request>| request.as_ref().map(ToString::to_string).unwrap_or_default();
     let is_for_all = requests.iter().all(|other| text(other) == text(&request));
     if command == Command::Srun && !is_for_all {
         let list: Vec<String> = requests.iter().map(text).collect();
@@ -91,7 +101,7 @@ pub fn variables(
     } else {
         changes.extend(unset(env, COMPONENTS_VARIABLE));
     }
-    if command == Command::Srun && request.is_some() {
+    if command == Command::Srun {
         // So that what a task finds there is its own step's.
         changes.extend(unset(env, STEP_BIND_VARIABLE));
         if let Some(request) = by_inheritance {
@@ -216,11 +226,20 @@ fn from_slurms_variables(env: Env, suffix: &str) -> Option<Request> {
     }
 }
 
+/// Whether srun, by what it reads from its environment, has Slurm bind GPUs to tasks.
+fn slurm_binds(env: Env) -> bool {
+    let implicit = |name: &&str| {
+        env(name).is_some_and(|value| *name != "SLURM_TRES_PER_TASK" || value.contains("gpu"))
+    };
+    from_slurms_variables(env, "").is_some_and(|request| !is_on(&request))
+        || BIND_IMPLICITLY.iter().any(implicit)
+}
+
 /// Keeps Slurm from narrowing each task to some GPUs, as `--gpus-per-task` and
 /// inherited options would. 23.11 and later hand SLURM_TRES_BIND down and read
 /// it after SLURM_GPU_BIND, so where it is set it must say the same.
 fn without_slurms_binding(request: &Request, env: Env) -> Vec<Change> {
-    let text = format!("none,spank:{request}");
+    let text = request.slurm_text();
     let mut set = vec![(GPU_BIND.to_owned(), Some(text.clone()))];
     if let Some(tres) = env(TRES_BIND) {
         let others = tres.split('+').filter(|part| !part.is_empty() && gpu_part(part).is_none());
@@ -282,15 +301,43 @@ mod tests {
         becomes("srun --gpubind=single x", &[], origin);
         let default = [("SLURM_GPUBIND", "first,verbose")];
         becomes("srun --gpubind=single x", &default, &format!("{origin}first,verbose"));
-        becomes("sbatch --gpu-bind=spank x", &[("SLURM_GPUBIND", "auto")], "SLURM_GPUBIND=auto");
+        becomes("sbatch --gpubind=auto x", &[("SLURM_GPUBIND", "auto")], "SLURM_GPUBIND=auto");
+        let plain = "SLURM_GPUBIND=spank SLURM_GPUBIND_ORIGIN=spank;auto";
+        becomes("sbatch --gpu-bind=spank x", &[("SLURM_GPUBIND", "auto")], plain);
     }
 
     #[test]
     fn slurms_own_binding_switches_a_request_off_and_adds_nothing_where_there_is_none() {
         let left = "SLURM_GPUBIND=off SLURM_GPUBIND_ORIGIN=off;auto";
         becomes("srun --gpu-bind=closest x", &[("SLURM_GPUBIND", "auto")], left);
-        becomes("srun --gpu-bind=closest x", &[], "");
-        becomes("srun --gpu-bind=closest x", &[("SLURM_GPUBIND", " ")], "SLURM_GPUBIND= ");
+        // Where nobody has asked, it keeps the site's default away, from this step only.
+        let aside = "SLURM_GPUBIND_COMPONENTS=off";
+        becomes("srun --gpu-bind=closest x", &[], aside);
+        becomes("sbatch --gpu-bind=closest x", &[], "");
+        let blank = [("SLURM_GPUBIND", " ")];
+        becomes("srun --gpu-bind=closest x", &blank, &format!("SLURM_GPUBIND=  {aside}"));
+    }
+
+    #[test]
+    fn slurms_implicit_binding_keeps_the_sites_default_away_but_no_request() {
+        let aside = "SLURM_GPUBIND_COMPONENTS=off";
+        becomes("srun --gpus-per-task=1 x", &[], aside);
+        becomes("srun --gpus-per-node=8 x", &[("SLURM_GPUBIND_COMPONENTS", "off")], "");
+        becomes("srun --gpus=1 a : --gpus-per-task=1 b", &[], "SLURM_GPUBIND_COMPONENTS=;off");
+        becomes("sbatch --gpus-per-task=1 x", &[], "");
+        for (name, value) in [
+            ("SLURM_GPUS_PER_TASK", "1"),
+            ("SLURM_NTASKS_PER_GPU", "2"),
+            ("SLURM_TRES_PER_TASK", "cpu=1,gres/gpu=1"),
+            ("SLURM_TRES_BIND", "gres/gpu:per_task:1"),
+            ("SLURM_GPU_BIND", "none"),
+        ] {
+            let left = after("srun x", &[(name, value)]).unwrap();
+            assert!(left.starts_with(&format!("{aside} ")), "{name}={value}: {left}");
+        }
+        becomes("srun x", &[("SLURM_TRES_PER_TASK", "cpu=1")], "SLURM_TRES_PER_TASK=cpu=1");
+        let asked = after("srun --gpus-per-task=1 x", &[("SLURM_GPUBIND", "first")]).unwrap();
+        assert!(!asked.contains(aside), "{asked}");
     }
 
     #[test]
@@ -326,7 +373,8 @@ mod tests {
             assert!(left.starts_with("SLURM_GPUBIND=first SLURM_GPUBIND_ORIGIN=first;"), "{left}");
         }
         let closest = [IN_A_JOB, ("SLURM_GPU_BIND", "closest")];
-        becomes("srun x", &closest, "SLURM_GPU_BIND=closest SLURM_JOB_ID=7");
+        let aside = "SLURM_GPUBIND_COMPONENTS=off SLURM_GPU_BIND=closest SLURM_JOB_ID=7";
+        becomes("srun x", &closest, aside);
     }
 
     #[test]
@@ -379,9 +427,9 @@ mod tests {
         let same = "SLURM_GPUBIND=first SLURM_GPUBIND_ORIGIN=first;";
         becomes("srun --gpubind=first a : --gpubind=first b", &stale, same);
         let left = after("srun a : --gpubind=first b : --gpu-bind=closest c", &[]).unwrap();
-        assert!(left.contains("COMPONENTS=off;first;off "), "{left}");
+        assert!(left.contains("COMPONENTS=;first;off "), "{left}");
         let left = after("srun --het-group=0,2 --gpubind=first a : b", &[]).unwrap();
-        assert!(left.contains("COMPONENTS=first;first;off "), "{left}");
+        assert!(left.contains("COMPONENTS=first;first; "), "{left}");
     }
 
     #[test]
@@ -402,13 +450,14 @@ mod tests {
 
     #[test]
     fn without_a_request_nothing_is_set() {
-        for env in [&[][..], &[("SLURMD_TRES_BIND", "gpu:none")], &[("SLURM_GPU_BIND", "closest")]]
-        {
-            for typed in ["srun x", "sbatch x", "salloc x", "srun a : b"] {
-                let same = env.first().map(|(name, value)| format!("{name}={value}"));
-                becomes(typed, env, &same.unwrap_or_default());
-            }
+        for typed in ["srun x", "sbatch x", "salloc x", "srun a : b"] {
+            becomes(typed, &[], "");
         }
+        let closest = [("SLURM_GPU_BIND", "closest")];
+        becomes("sbatch x", &closest, "SLURM_GPU_BIND=closest");
+        // The text of a step that srun runs in tells nothing of the new one.
+        becomes("srun x", &[("SLURMD_TRES_BIND", "gpu:none")], "");
+        becomes("salloc x", &[("SLURMD_TRES_BIND", "gpu:none")], "SLURMD_TRES_BIND=gpu:none");
     }
 
     #[test]

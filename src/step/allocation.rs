@@ -6,6 +6,7 @@
 //! nodes and for gaps: the step-level CUDA_VISIBLE_DEVICES holds integers that
 //! count the reachable GPUs in PCI order, or UUIDs.
 
+use crate::config::DeviceName;
 use crate::node::{Device, MigInstance, Node};
 
 use super::Reach;
@@ -41,6 +42,8 @@ pub struct Allocation {
     /// Where Slurm lets the process reach only some of the step's GPUs: how many
     /// it reaches, and how many the step has.
     pub narrowed: Option<(usize, usize)>,
+    /// How many of the step's devices the site keeps from all ranks.
+    pub excluded: usize,
     /// What did not fit together, for the debug log.
     pub notes: Vec<String>,
 }
@@ -125,6 +128,20 @@ impl Allocation {
             }
         }
         Allocation { entries, ..Allocation::default() }
+    }
+
+    /// The allocation without the devices that the site keeps from all ranks. On a node
+    /// that is not known, only those can be told that both sides name by UUID.
+    pub fn without(mut self, names: &[DeviceName], node: Option<&Node>) -> Allocation {
+        let before = self.entries.len();
+        self.entries.retain(|entry| {
+            !names.iter().any(|name| match (node, entry.device) {
+                (Some(node), Some(device)) => name.names(node, device),
+                _ => matches!(name, DeviceName::Uuid(uuid) if entry.uuid.as_ref() == Some(uuid)),
+            })
+        });
+        self.excluded = before - self.entries.len();
+        self
     }
 
     /// The devices of a known node, in order.

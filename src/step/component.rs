@@ -4,7 +4,8 @@
 //! same environment to all of them.
 
 use crate::config::{
-    BindText, COMPONENTS_VARIABLE, Mode, Request, RequestError, STEP_BIND_VARIABLE, tres_bind_text,
+    Acts, BindText, COMPONENTS_VARIABLE, Mode, Request, RequestError, STEP_BIND_VARIABLE, Settings,
+    Site, TRES_BIND_VARIABLE, tres_bind_text,
 };
 
 /// Where a component stands among all tasks of the srun that has started it.
@@ -18,7 +19,62 @@ pub struct Place {
     pub total: u32,
 }
 
-/// The request of the step that the calling task belongs to: Slurm's own text for
+/// What a step wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// gpubind, with these items, or `off`.
+    Request(Request),
+    /// Slurm's own binding.
+    Slurms,
+    /// Nobody has said anything: the site's default decides.
+    Nothing,
+}
+
+/// Why gpubind leaves a step alone before it looks at anything of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotAsked {
+    /// The user wants Slurm's binding.
+    #[error("Slurm's own binding was asked for")]
+    Slurms,
+    /// The site binds on request only.
+    #[error("gpubind was not asked for")]
+    OnRequest,
+}
+
+impl Wanted {
+    /// The step's settings where gpubind acts, be it to say that it is off.
+    ///
+    /// # Errors
+    /// [`NotAsked`].
+    pub fn settings(&self, site: &Site) -> Result<Settings, NotAsked> {
+        match self {
+            Wanted::Request(request) => Ok(Settings::of(Some(request), site)),
+            Wanted::Nothing if site.acts == Acts::Always => Ok(Settings::of(None, site)),
+            Wanted::Nothing => Err(NotAsked::OnRequest),
+            Wanted::Slurms => Err(NotAsked::Slurms),
+        }
+    }
+
+    /// Whether a site's settings can decide anything here.
+    pub fn may_be_bound(&self) -> bool {
+        match self {
+            Wanted::Request(request) => request.mode != Some(Mode::Off),
+            Wanted::Slurms => false,
+            Wanted::Nothing => true,
+        }
+    }
+
+    /// What a step inside this one is to inherit.
+    pub fn to_travel(&self) -> Option<Request> {
+        match self {
+            Wanted::Request(request) => Some(request.clone()),
+            Wanted::Slurms => Some(Request { mode: Some(Mode::Off), ..Request::default() }),
+            Wanted::Nothing => None,
+        }
+    }
+}
+
+/// What the step that the calling task belongs to wants: Slurm's own text for
 /// the step's binding where it tells, else the entry of the list that srun has
 /// left, else `inherited`, which holds for all components alike.
 ///
@@ -28,20 +84,29 @@ pub struct Place {
 ///
 /// # Errors
 /// A request that cannot be understood.
-pub fn request(
-    inherited: &str,
+pub fn wanted(
+    inherited: Option<&str>,
     place: Place,
     env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Request, RequestError> {
-    match env(STEP_BIND_VARIABLE).as_deref().and_then(tres_bind_text) {
-        Some(Ok(BindText::Ours { request, .. })) => return Ok(request),
-        Some(Ok(BindText::Slurms)) => {
-            return Ok(Request { mode: Some(Mode::Off), ..Request::default() });
-        }
-        Some(Err(_)) | None => {}
+) -> Result<Wanted, RequestError> {
+    if let Some(wanted) = slurms_text(STEP_BIND_VARIABLE, env) {
+        return Ok(wanted);
     }
     let list = env(COMPONENTS_VARIABLE);
-    list.as_deref().and_then(|list| entry(list, place)).unwrap_or(inherited).parse()
+    match list.as_deref().and_then(|list| entry(list, place)).or(inherited) {
+        // Not where there is a request: this text may be an outer step's.
+        None | Some("") => Ok(slurms_text(TRES_BIND_VARIABLE, env).unwrap_or(Wanted::Nothing)),
+        Some(request) => request.parse().map(Wanted::Request),
+    }
+}
+
+/// What Slurm's text for a step's binding says of GPUs.
+fn slurms_text(variable: &str, env: &dyn Fn(&str) -> Option<String>) -> Option<Wanted> {
+    match env(variable).as_deref().and_then(tres_bind_text)? {
+        Ok(BindText::Ours { request, .. }) => Some(Wanted::Request(request)),
+        Ok(BindText::Slurms) => Some(Wanted::Slurms),
+        Err(_) => None,
+    }
 }
 
 /// The component's entry. Of the components between the first and the last, only
@@ -63,7 +128,7 @@ fn entry(list: &str, place: Place) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// The request, in a component of the list's, with Slurm's text for the step.
+    /// What a component wants, with the list's and Slurm's text for the step.
     fn of(list: Option<&str>, text: Option<&str>, before: u32, total: u32) -> String {
         let env = |name: &str| {
             let value = match name {
@@ -73,7 +138,16 @@ mod tests {
             };
             value.map(str::to_owned)
         };
-        request("single", Place { before, tasks: 2, total }, &env).unwrap().to_string()
+        let place = Place { before, tasks: 2, total };
+        said(wanted(Some("single"), place, &env).unwrap())
+    }
+
+    fn said(wanted: Wanted) -> String {
+        match wanted {
+            Wanted::Request(request) => request.to_string(),
+            Wanted::Slurms => "Slurm's".to_owned(),
+            Wanted::Nothing => "nothing".to_owned(),
+        }
     }
 
     #[test]
@@ -81,9 +155,9 @@ mod tests {
         for (text, request) in [
             ("gpu:none,spank:first", "first"),
             ("gres/gpu:none,spank:first", "first"),
-            ("gres/nic:closest+gres/gpu:verbose,none,spank", "auto,verbose"),
-            ("gpu:closest", "off"),
-            ("gpu:none", "off"),
+            ("gres/nic:closest+gres/gpu:verbose,none,spank", "verbose"),
+            ("gpu:closest", "Slurm's"),
+            ("gpu:none", "Slurm's"),
             ("gres/nic:closest", "ordered"),
             ("gpu:none,spanky", "ordered"),
         ] {
@@ -96,9 +170,31 @@ mod tests {
         let at = |list, before, total| of(Some(list), None, before, total);
         assert_eq!(at("first;ordered", 0, 4), "first");
         assert_eq!(at("first;ordered", 2, 4), "ordered");
+        assert_eq!(at("first;", 2, 4), "nothing");
         assert_eq!(at("first;off;ordered", 2, 6), "off");
         assert_eq!(at("first;off;off;ordered", 4, 8), "off");
         assert_eq!(at("first;off;auto;ordered", 4, 8), "single", "nobody can tell");
         assert_eq!(of(None, None, 0, 2), "single");
+    }
+
+    #[test]
+    fn where_nobody_asked_slurms_other_text_tells_of_its_own_binding() {
+        let with = |list: Option<&str>, tres: Option<&str>| {
+            let env = |name: &str| {
+                let value = match name {
+                    COMPONENTS_VARIABLE => list,
+                    TRES_BIND_VARIABLE => tres,
+                    _ => None,
+                };
+                value.map(str::to_owned)
+            };
+            said(wanted(None, Place { before: 0, tasks: 1, total: 1 }, &env).unwrap())
+        };
+        assert_eq!(with(None, None), "nothing");
+        assert_eq!(with(None, Some("gres/gpu:per_task:2")), "Slurm's");
+        assert_eq!(with(None, Some("gres/gpu:none")), "Slurm's");
+        assert_eq!(with(None, Some("gres/nic:closest")), "nothing");
+        assert_eq!(with(None, Some("gres/gpu:none,spank:first")), "first");
+        assert_eq!(with(Some("off"), None), "off");
     }
 }

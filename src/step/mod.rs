@@ -15,7 +15,7 @@ mod reach;
 
 pub use affinity::Affinity;
 pub use allocation::{Allocation, Entry, GpuLists};
-pub use component::{Place, request};
+pub use component::{NotAsked, Place, Wanted, wanted};
 pub use cpu_bind::{CpuBindError, task_cpus};
 pub use launcher::{LAUNCHERS, Launcher};
 pub use layout::{Distribution, Layout, LayoutError, layout, sockets};
