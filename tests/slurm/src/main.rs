@@ -18,6 +18,7 @@ mod kinds_of_steps;
 mod modes;
 mod quiet;
 mod requests;
+mod site;
 mod symbols;
 mod trouble;
 mod uuids;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         gres::TESTS,
         uuids::TESTS,
         trouble::TESTS,
+        site::TESTS,
         quiet::TESTS,
     ]
     .concat();
