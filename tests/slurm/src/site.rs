@@ -234,7 +234,8 @@ fn excludes(cluster: &Cluster) {
 
 fn broken(cluster: &Cluster) {
     let said = "gpubind.toml:3: unknown key `mdoe`; did you mean `mode`?";
-    let errors = || cluster.log().matches(said).count();
+    let is_error = |line: &&str| line.contains("error: gpubind: ") && line.contains(said);
+    let errors = || cluster.log().lines().filter(is_error).count();
     let before = errors();
     // As if the file were absent: nothing is bound by default.
     let (tasks, stderr) = cluster.tasks(&EIGHT);
