@@ -32,8 +32,8 @@ cluster_start() {
 }
 
 parse_start() {
-    name=gpubind nodes=2 machine=auto constrain=no plugin=yes plugin_args='' site_config='' release=host build=yes
-    gres='' gres_lines='' fake_gpus=''
+    name=gpubind nodes=2 machine=auto constrain=no plugin=yes plugin_args='' release=host build=yes
+    gres='' gres_lines='' fake_gpus='' site_config=''
     while [ $# -gt 0 ]; do
         case $1 in
         --name | --nodes | --machine | --plugstack | --site-config | --slurm | --gres | --gres-conf | --fake-gpus)

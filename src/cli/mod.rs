@@ -1,6 +1,7 @@
 //! The `gpubind` program: a file per command, and nothing that the library
 //! could decide.
 
+mod config;
 mod exec;
 mod lines;
 mod machine_args;
@@ -31,6 +32,7 @@ enum Command {
     Exec(exec::ExecArgs),
     Snapshot(snapshot::SnapshotArgs),
     Report(report::ReportArgs),
+    Config(config::ConfigArgs),
 }
 
 /// Exit code of a command that could not do what it was asked.
@@ -50,6 +52,7 @@ pub fn main() -> ExitCode {
         Command::Exec(args) => exec::run(args, &mut out).map_err(Into::into),
         Command::Snapshot(args) => snapshot::run(args, &mut out).map_err(Into::into),
         Command::Report(args) => report::run(args, &mut out).map_err(Into::into),
+        Command::Config(args) => config::run(args, &mut out).map_err(Into::into),
     };
     match done.and_then(|()| out.flush().map_err(Into::into)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 
 use crate::node::CpuSet;
 
-use super::request::{BindText, Request, RequestError, bind_text};
+use super::request::{BindText, Mode, Request, RequestError, bind_text};
 use super::slurm_options::{Arity, long, short};
 
 /// A Slurm command with options.
@@ -117,10 +117,11 @@ impl Found {
     /// The words to put in its place. A `--gpu-bind` that says `none` keeps Slurm
     /// from binding. Not so for parts of GPUs, which Slurm does not bind anyway:
     /// 22.05 then ends the tasks of a step with several on a node by a
-    /// segmentation fault (gres.c, gres_g_task_set_env, mixes arguments up).
+    /// segmentation fault (gres.c, gres_g_task_set_env, mixes arguments up). Nor for
+    /// `off`: under `none` a task's devices are not what Slurm makes of them by itself.
     fn replacements(&self, components: &[Component]) -> Vec<(usize, String)> {
         let parts = components.get(self.component).is_some_and(|component| component.parts);
-        let (option, value) = match parts {
+        let (option, value) = match parts || self.request.mode == Some(Mode::Off) {
             true => ("--gpubind", self.request.to_string()),
             false => ("--gpu-bind", self.slurm.clone()),
         };
@@ -306,6 +307,8 @@ mod tests {
                 "srun --gpu-bind=none,spank:ids=uuid prog",
                 "ids=uuid",
             ),
+            ("srun --gpu-bind spank:off prog", "srun --gpubind off prog", "off"),
+            ("srun --gpubind=off prog", "srun --gpubind=off prog", "off"),
             ("srun --gpubind first prog", "srun --gpu-bind none,spank:first prog", "first"),
             (
                 "srun --gpu-bind=verbose,spank prog",

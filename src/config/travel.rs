@@ -89,8 +89,12 @@ pub fn variables(
         (Some(request), _) => Some(request.clone()),
         // To stand aside needs words for all that run below only where someone has asked.
         (None, Some(_)) => requests.iter().flatten().next().cloned(),
-        (None, None) => None,
+        (None, None) => line.components.iter().find_map(|component| match &component.wish {
+            Wish::Ours(request) => Some(request.clone()),
+            Wish::Slurms | Wish::Nothing => None,
+        }),
     };
+    let all_off = request.as_ref().is_some_and(|request| !is_on(request));
     changes.extend(travel_as(request.as_ref(), env));
     let text =
         |request: &Option<Request>| request.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -106,6 +110,10 @@ pub fn variables(
         changes.extend(unset(env, STEP_BIND_VARIABLE));
         if let Some(request) = by_inheritance {
             changes.extend(without_slurms_binding(&request, env));
+        }
+        if all_off && !new_job {
+            // Under `none` a task's devices are not as Slurm makes them by itself.
+            changes.extend(without_our_texts(env, ""));
         }
     }
     Ok(changes)
@@ -192,17 +200,24 @@ fn leave_the_outer_job_behind(env: Env) -> Vec<Change> {
         .flat_map(|group: u32| ["HET", "PACK"].map(|name| format!("_{name}_GROUP_{group}")));
     let mut changes: Vec<Change> = unset(env, SCRIPT_OPTION).into_iter().collect();
     for suffix in [String::new()].into_iter().chain(groups) {
-        let (gpu, tres) = (format!("{GPU_BIND}{suffix}"), format!("{TRES_BIND}{suffix}"));
-        if env(&gpu).is_some_and(|text| is_ours(&text)) {
-            changes.push((gpu, None));
-        }
-        if let Some(text) = env(&tres) {
-            let others = |part: &&str| gpu_part(part).is_none_or(|text| !is_ours(text));
-            let kept: Vec<&str> = text.split('+').filter(others).collect();
-            let kept = kept.join("+");
-            if kept != text {
-                changes.push((tres, Some(kept).filter(|kept| !kept.is_empty())));
-            }
+        changes.extend(without_our_texts(env, &suffix));
+    }
+    changes
+}
+
+/// Takes gpubind's text out of the variables by which `--gpu-bind` is handed down.
+fn without_our_texts(env: Env, suffix: &str) -> Vec<Change> {
+    let (gpu, tres) = (format!("{GPU_BIND}{suffix}"), format!("{TRES_BIND}{suffix}"));
+    let mut changes = Vec::new();
+    if env(&gpu).is_some_and(|text| is_ours(&text)) {
+        changes.push((gpu, None));
+    }
+    if let Some(text) = env(&tres) {
+        let others = |part: &&str| gpu_part(part).is_none_or(|text| !is_ours(text));
+        let kept: Vec<&str> = text.split('+').filter(others).collect();
+        let kept = kept.join("+");
+        if kept != text {
+            changes.push((tres, Some(kept).filter(|kept| !kept.is_empty())));
         }
     }
     changes
@@ -316,6 +331,22 @@ mod tests {
         becomes("sbatch --gpu-bind=closest x", &[], "");
         let blank = [("SLURM_GPUBIND", " ")];
         becomes("srun --gpu-bind=closest x", &blank, &format!("SLURM_GPUBIND=  {aside}"));
+    }
+
+    #[test]
+    fn off_is_handed_down_and_leaves_slurm_no_word_of_ours() {
+        let off = "SLURM_GPUBIND=off SLURM_GPUBIND_ORIGIN=off;";
+        becomes("sbatch --gpubind=off x", &[], off);
+        becomes("srun --gpu-bind=spank:off x", &[], off);
+        let outer = [
+            IN_A_JOB,
+            ("SLURM_GPUBIND", "single"),
+            ("SLURM_GPUBIND_ORIGIN", "single;"),
+            ("SLURM_GPU_BIND", "none,spank:single"),
+            ("SLURM_TRES_BIND", "gres/nic:closest+gres/gpu:none,spank:single"),
+        ];
+        let left = format!("{off} SLURM_JOB_ID=7 SLURM_TRES_BIND=gres/nic:closest");
+        becomes("srun --gpubind=off x", &outer, &left);
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod kinds_of_steps;
 mod modes;
 mod quiet;
 mod requests;
+mod site;
 mod symbols;
 mod trouble;
 mod uuids;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         gres::TESTS,
         uuids::TESTS,
         trouble::TESTS,
+        site::TESTS,
         quiet::TESTS,
         workers::TESTS,
     ]

@@ -35,7 +35,7 @@ fn without_a_request_nothing_changes(cluster: &Cluster) {
 }
 
 /// The variables that only one side has, or with another value.
-fn difference<'a>(one: &'a Tasks, other: &'a Tasks) -> impl Iterator<Item = String> + 'a {
+pub fn difference<'a>(one: &'a Tasks, other: &'a Tasks) -> impl Iterator<Item = String> + 'a {
     let lacks = |here: &'a Tasks, there: &'a Tasks, side: &'static str| {
         here.iter().flat_map(move |(rank, env)| {
             let there = there.get(rank);
@@ -48,7 +48,7 @@ fn difference<'a>(one: &'a Tasks, other: &'a Tasks) -> impl Iterator<Item = Stri
 }
 
 /// An environment without what differs between any two steps.
-fn comparable(env: BTreeMap<String, String>, cluster: &Cluster) -> BTreeMap<String, String> {
+pub fn comparable(env: BTreeMap<String, String>, cluster: &Cluster) -> BTreeMap<String, String> {
     const DIFFER: [&str; 10] = [
         "_PORT",
         "JOBID",
