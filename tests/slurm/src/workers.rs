@@ -1,6 +1,6 @@
 //! Processes that a launcher starts inside a task: each worker has one GPU.
 //!
-//! Launchers here are shells that set what a real one sets; python.rs has real ones.
+//! Launchers here are shells that set what a real one sets.
 
 use std::collections::BTreeSet;
 
