@@ -53,10 +53,17 @@ pub const CONSTRAINED: Kind =
 /// The same without the plugin.
 pub const PLAIN: Kind =
     Kind::new("t-plain", &["--machine", "two-cpu", "--nodes", "1", "--no-plugin"]);
-/// GPUs that NVML cannot describe: there is no such library.
+/// GPUs that NVML cannot describe: there is no such library. Nor is there a worker shim.
 pub const BLIND: Kind = Kind::new(
     "t-blind",
-    &["--machine", "two-cpu", "--nodes", "1", "--plugstack", "nvml=/nonexistent.so"],
+    &[
+        "--machine",
+        "two-cpu",
+        "--nodes",
+        "1",
+        "--plugstack",
+        "nvml=/nonexistent.so worker=/nonexistent",
+    ],
 );
 /// NVML never answers.
 pub const HANGING: Kind = Kind {

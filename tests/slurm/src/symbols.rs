@@ -15,12 +15,15 @@ use crate::cluster::{Cluster, EMPTY};
 pub const TESTS: &[Test] = &[
     ("the_plugin_shows_only_spanks_symbols", &[EMPTY], the_plugin_shows_only_spanks_symbols),
     ("the_plugin_needs_only_what_is_there", &[EMPTY], the_plugin_needs_only_what_is_there),
+    ("the_shim_needs_little_and_shows_nothing", &[EMPTY], the_shim_needs_little),
 ];
 
 /// The programs that load the plugin.
 const PROGRAMS: [&str; 5] = ["srun", "sbatch", "salloc", "slurmd", "slurmstepd"];
 
 const PLUGIN: &str = "spank_gpubind.so";
+
+const SHIM: &str = "libgpubind_worker.so";
 
 fn the_plugin_shows_only_spanks_symbols(cluster: &Cluster) {
     let (shown, _) = symbols(&cluster.stage().join(PLUGIN));
@@ -53,6 +56,33 @@ fn the_plugin_needs_only_what_is_there(cluster: &Cluster) {
             needed.iter().filter(|name| !own.contains(*name) && !there.contains(*name)).collect();
         assert_eq!(lacks, [""; 0], "{program} lacks what the plugin needs");
     }
+}
+
+/// It is loaded into programs of all kinds, in containers too.
+fn the_shim_needs_little(cluster: &Cluster) {
+    let file = cluster.stage().join(SHIM);
+    let (shown, needed) = symbols(&file);
+    assert_eq!(shown, BTreeSet::new(), "a program could take it for another's");
+    // Of any C library: no threads, no locks, no malloc, no output.
+    let allowed = [
+        "bcmp",
+        "environ",
+        "getpid",
+        "memcpy",
+        "memmove",
+        "memset",
+        "mmap",
+        "mmap64",
+        "program_invocation_short_name",
+        "strlen",
+    ];
+    let others: Vec<_> = needed.iter().filter(|name| !allowed.contains(&name.as_str())).collect();
+    assert_eq!(others, [""; 0]);
+    let libraries = libraries(cluster, file.to_str().unwrap());
+    let known = |file: &String| file.contains("/libc.so.6") || file.contains("/ld-linux");
+    assert!(libraries.iter().all(known), "{libraries:?}");
+    let size = std::fs::metadata(&file).unwrap().len();
+    assert!(size < 100_000, "{size} bytes");
 }
 
 /// The libraries that a program or library is loaded with, in the cluster's system.

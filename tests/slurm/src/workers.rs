@@ -1,11 +1,11 @@
 //! Processes that a launcher starts inside a task: each worker has one GPU.
 //!
-//! Launchers here are shells that set what a real one sets; python.rs has real ones.
+//! Launchers here are shells that set what a real one sets.
 
 use std::collections::BTreeSet;
 
 use crate::Test;
-use crate::cluster::{CONSTRAINED, Cluster, OPEN, Tasks, each, tasks_of};
+use crate::cluster::{BLIND, CONSTRAINED, Cluster, OPEN, Tasks, each, tasks_of};
 
 pub const TESTS: &[Test] = &[
     ("each_worker_has_one_gpu", &[OPEN, CONSTRAINED], each_worker_has_one_gpu),
@@ -23,6 +23,9 @@ pub const TESTS: &[Test] = &[
     ("a_step_inside_an_armed_task", &[OPEN], a_step_inside_an_armed_task),
     ("a_job_from_an_armed_task", &[OPEN], a_job_from_an_armed_task),
     ("where_the_shim_is_not", &[OPEN], where_the_shim_is_not),
+    ("an_oci_container", &[OPEN], an_oci_container),
+    ("a_task_that_cannot_read_the_shim", &[BLIND], a_task_that_cannot_read_the_shim),
+    ("a_set_user_id_program", &[OPEN], a_set_user_id_program),
 ];
 
 /// One task with four of a node's GPUs.
@@ -108,14 +111,12 @@ fn more_workers_than_gpus(cluster: &Cluster) {
 }
 
 fn what_a_worker_starts_is_left_alone(cluster: &Cluster) {
-    // A launcher in a worker, with other numbers, and a program of a third kind.
+    // A launcher in a worker, with other numbers.
     let inner =
-        "k=3; LOCAL_RANK=2 OMPI_COMM_WORLD_LOCAL_RANK=1 sh -c \\\"env | sed 's/^/$k: /'\\\"";
-    let inner = inner.replace("$k", "$GPUBIND_LOCAL_RANK").replace("k=3; ", "");
-    let script = format!("{}; {}", show(TASK), launch("LOCAL_RANK=\\$k", "INNER"))
-        .replace("\"INNER\"", &format!("'{}'", inner.replace("\\\"", "\"").replace('\'', "'\\''")))
-        .replace("\\$k", "$k");
-    let all = run(cluster, &[], &STEP, &script);
+        "LOCAL_RANK=2 OMPI_COMM_WORLD_LOCAL_RANK=1 env | sed \"s/^/$GPUBIND_LOCAL_RANK: /\"";
+    let workers = "for k in 0 1 2 3; do LOCAL_RANK=$k sh -c 'eval \"$INNER\"'; done";
+    let script = format!("{}; {workers}", show(TASK));
+    let all = run(cluster, &[("INNER", inner)], &STEP, &script);
     let planned = list(&all[&TASK]["CUDA_VISIBLE_DEVICES"]);
     assert_eq!(all.len(), 5);
     for number in 0..4 {
@@ -155,9 +156,11 @@ fn every_launcher_counts(cluster: &Cluster) {
         assert_eq!(each(&workers, launcher.local_rank), real, "{}", launcher.name);
     }
     // A process manager's one process on the node: perhaps torchrun.
-    let alone = "OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1";
-    let script =
-        format!("{alone} {}; {alone} sh -c '{}'", show(TASK), "LOCAL_RANK=2 env | sed s/^/2:\\ /");
+    let script = format!(
+        "export OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1; {}; LOCAL_RANK=2 {}",
+        show(TASK),
+        show(2),
+    );
     let all = run(cluster, &[], &STEP, &script);
     let planned = list(&all[&TASK]["CUDA_VISIBLE_DEVICES"]);
     assert_eq!(planned.len(), 4);
@@ -250,9 +253,8 @@ fn an_existing_preload_is_kept(cluster: &Cluster) {
     };
     let others = format!("{} {}", other("one.so"), other("two.so"));
     let shim = cluster.stage().join("libgpubind_worker.so");
-    let words = [&["-N1", "-n1", "--gpus-per-node=4", "--gpu-bind=spank"][..]].concat();
     let script = format!("{}; LOCAL_RANK=1 {}", show(TASK), show(1));
-    let all = run(cluster, &[("LD_PRELOAD", &others)], &words, &script);
+    let all = run(cluster, &[("LD_PRELOAD", &others)], &STEP, &script);
     assert_eq!(all[&TASK]["LD_PRELOAD"], format!("{}:{others}", shim.display()));
     assert_eq!(all[&1]["LD_PRELOAD"], others, "a worker is done with ours only");
     assert!(!all[&1]["CUDA_VISIBLE_DEVICES"].contains(','));
@@ -307,12 +309,39 @@ fn a_job_from_an_armed_task(cluster: &Cluster) {
 fn where_the_shim_is_not(cluster: &Cluster) {
     // A container's root, entered by a program that the task starts.
     let root = tempfile::tempdir().unwrap();
-    let enter = "cd $ROOT; for folder in bin lib lib64 usr; do mkdir -p $folder; \
-                 mount --bind /$folder $folder; done; \
-                 LOCAL_RANK=1 chroot . /bin/sh -c \"LOCAL_RANK=1 env\"";
-    let script = format!("unshare -m sh -c '{enter}' | sed 's/^/1: /'");
+    let script = "for file in /bin/sh /usr/bin/env \
+                  $(LD_PRELOAD= ldd /bin/sh /usr/bin/env | grep -o '/lib[^ ]*' | sort -u); do \
+                  cp --dereference --parents $file $ROOT; done; \
+                  chroot $ROOT /bin/sh -c 'LOCAL_RANK=1 env' | sed 's/^/1: /'";
     let env = [("ROOT", root.path().to_str().unwrap())];
-    let all = run(cluster, &env, &STEP, &script);
+    let all = run(cluster, &env, &STEP, script);
     assert_eq!(all[&1].get("LD_PRELOAD"), None);
     assert_eq!(list(&all[&1]["CUDA_VISIBLE_DEVICES"]).len(), 4, "stays as it was");
+}
+
+fn an_oci_container(cluster: &Cluster) {
+    // What `srun --container` sets; a container needs a runtime, so only that is here.
+    let (tasks, stderr) = cluster.tasks_with(&[("SLURM_CONTAINER", "/bundle")], &STEP);
+    assert_eq!((each(&tasks, "SLURM_CONTAINER"), stderr.as_str()), (vec!["/bundle"], ""));
+    assert_unarmed(&tasks);
+}
+
+fn a_task_that_cannot_read_the_shim(cluster: &Cluster) {
+    let (tasks, stderr) = cluster.tasks(&STEP);
+    assert_eq!(list(each(&tasks, "CUDA_VISIBLE_DEVICES")[0]).len(), 4);
+    assert_unarmed(&tasks);
+    assert!(!stderr.contains("libgpubind"), "{stderr}");
+}
+
+fn a_set_user_id_program(cluster: &Cluster) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("env");
+    let program = program.to_str().unwrap();
+    let script = format!(
+        "cp /usr/bin/env {program}; chown nobody {program}; chmod u+s {program}; \
+         LOCAL_RANK=1 {program} | sed 's/^/1: /'"
+    );
+    let all = run(cluster, &[], &STEP, &script);
+    assert_eq!(all[&1].get("LD_PRELOAD"), None, "ld.so does not trust it");
+    assert_eq!(list(&all[&1]["CUDA_VISIBLE_DEVICES"]).len(), 4);
 }

@@ -1,0 +1,284 @@
+//! What the worker shim is told, and what it makes of a process: the pure parts.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+
+use gpubind::bind::worker::{Part, Prints, Record, changes, part, prints, without_shim};
+use gpubind::bind::{Rank, Shim, edits, leftovers};
+use gpubind::config::{Request, Settings};
+use gpubind::node::CpuSet;
+use gpubind::step::{Allocation, GpuLists, LAUNCHERS};
+use proptest::prelude::*;
+
+type Env = BTreeMap<&'static str, &'static str>;
+
+const LIST: &str = "4,5,6,7";
+const TASK: u32 = 4711;
+
+fn env(variables: &[(&'static str, &'static str)]) -> Env {
+    let mut env = Env::from([("CUDA_VISIBLE_DEVICES", LIST)]);
+    env.extend(variables.iter().copied());
+    env
+}
+
+fn value<'e>(env: &'e Env, name: &str) -> Option<&'e [u8]> {
+    env.get(name).map(|value| value.as_bytes())
+}
+
+/// What a task with this environment tells the shim.
+fn record(task: &Env) -> Record<'static> {
+    let prints = prints(|name| task.get(name).copied());
+    Record { process: TASK, virtual_rank: true, visible: LIST.as_bytes(), prints }
+}
+
+fn part_of<'e>(record: &Record, process: u32, program: &str, env: &'e Env) -> Part<'e> {
+    part(record, process, program.as_bytes(), |name| value(env, name))
+}
+
+/// The position of a process below a task, if it is a worker.
+fn position(
+    task: &[(&'static str, &'static str)],
+    own: &[(&'static str, &'static str)],
+) -> Option<usize> {
+    let (task, mut all) = (env(task), env(task));
+    all.extend(own.iter().copied());
+    match part_of(&record(&task), TASK + 1, "python", &all) {
+        Part::Worker { position, devices: 4, .. } => Some(position),
+        Part::Bystander => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn every_launchers_number_counts_and_more_workers_than_devices_go_round() {
+    for launcher in &LAUNCHERS {
+        for (number, expected) in [("0", 0), ("3", 3), ("4", 0), ("1030", 2)] {
+            assert_eq!(position(&[], &[(launcher.local_rank, number)]), Some(expected));
+        }
+        for number in ["", "-1", " 1", "x", "99999999999999999999"] {
+            assert_eq!(position(&[], &[(launcher.local_rank, number)]), None, "{number:?}");
+        }
+    }
+    assert_eq!(position(&[], &[("SLURM_LOCALID", "1")]), None, "a launcher has it too");
+    assert_eq!(position(&[], &[]), None);
+}
+
+#[test]
+fn a_number_that_the_task_has_itself_does_not_count_below_it() {
+    for launcher in &LAUNCHERS {
+        let own = [(launcher.local_rank, "0")];
+        assert_eq!(position(&own, &[]), None, "{}", launcher.name);
+        assert_eq!(position(&own, &[(launcher.local_rank, "1")]), Some(1), "{}", launcher.name);
+        if let Some(size) = launcher.local_size {
+            assert_eq!(position(&own, &[(size, "4")]), Some(0), "{}", launcher.name);
+        }
+    }
+    // Worker 0 of torchrun and mpirun in such a task.
+    let pmi = [("PMI_LOCAL_RANK", "2"), ("LOCAL_RANK", "0")];
+    assert_eq!(position(&pmi, &[("TORCHELASTIC_RUN_ID", "none")]), Some(0));
+    assert_eq!(position(&pmi, &[("OMPI_COMM_WORLD_LOCAL_RANK", "3")]), Some(3));
+    // A script that prepares for torchrun is none of its workers.
+    assert_eq!(position(&pmi, &[("RANK", "0"), ("WORLD_SIZE", "8")]), None);
+}
+
+#[test]
+fn a_process_managers_only_process_keeps_all_and_torchruns_does_not() {
+    for launcher in &LAUNCHERS {
+        let Some(size) = launcher.local_size else { continue };
+        let expected = (launcher.local_rank == "LOCAL_RANK").then_some(0);
+        assert_eq!(position(&[], &[(launcher.local_rank, "0"), (size, "1")]), expected);
+        assert_eq!(position(&[], &[(launcher.local_rank, "0"), (size, "2")]), Some(0));
+        // torchrun below it.
+        let below = [(launcher.local_rank, "0"), (size, "1"), ("LOCAL_RANK", "3")];
+        assert_eq!(position(&[], &below), Some(3));
+    }
+}
+
+#[test]
+fn the_tasks_own_process_is_no_worker_and_tells_what_it_has() {
+    let armed = record(&env(&[]));
+    // A TaskProlog has set it after the plugin's turn.
+    let task = env(&[("LOCAL_RANK", "0")]);
+    let Part::Task(now) = part_of(&armed, TASK, "torchrun", &task) else { panic!() };
+    let armed = Record { prints: now, ..armed };
+    assert_eq!(part_of(&armed, TASK, "torchrun", &task), Part::Bystander, "nothing to tell");
+    assert_eq!(part_of(&armed, TASK + 1, "sh", &task), Part::Bystander);
+    let worker = env(&[("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "4")]);
+    assert!(matches!(part_of(&armed, TASK + 2, "python", &worker), Part::Worker { .. }));
+}
+
+#[test]
+fn a_changed_list_a_single_device_and_another_root_are_left_alone() {
+    let armed = record(&env(&[]));
+    for list in ["4", "4,5,6", "7,6,5,4", ""] {
+        let worker = env(&[("LOCAL_RANK", "0"), ("CUDA_VISIBLE_DEVICES", list)]);
+        assert_eq!(part_of(&armed, 1, "python", &worker), Part::Bystander, "{list}");
+    }
+    let single = Record { visible: b"4", ..armed };
+    let worker = env(&[("LOCAL_RANK", "0"), ("CUDA_VISIBLE_DEVICES", "4")]);
+    assert_eq!(part_of(&single, 1, "python", &worker), Part::Bystander);
+    assert_eq!(part_of(&armed, TASK, "apptainer", &env(&[])), Part::Door);
+    assert_eq!(part_of(&armed, 1, "apptainer2", &env(&[])), Part::Bystander);
+}
+
+#[test]
+fn a_worker_has_one_entry_of_every_list_that_is_the_plugins() {
+    let before = env(&[
+        ("OMPI_COMM_WORLD_LOCAL_RANK", "6"),
+        ("LOCAL_RANK", "3"),
+        ("GPUBIND_LOCAL_RANK", "0"),
+        ("GPU_DEVICE_ORDINAL", "4,5,6,7"),
+        ("ZE_AFFINITY_MASK", "0,1"),
+        ("GPUBIND_GPU_UUID", "a,b,c,d"),
+        ("GPUBIND_NUMA_NODE", "0,0+1,2+3,4"),
+    ]);
+    let changed = |record: &Record| -> BTreeMap<&str, String> {
+        let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
+        let changes = changes(record, (b"6", 2, 4), |name| value(&before, name)).into_iter();
+        changes.filter_map(|(name, value)| Some((name, text(value?)))).collect()
+    };
+    let mut expected: BTreeMap<&str, String> = [
+        ("GPUBIND_WORKERS", "done"),
+        ("CUDA_VISIBLE_DEVICES", "6"),
+        ("GPUBIND_LOCAL_RANK", "6"),
+        ("LOCAL_RANK", "0"),
+        ("GPU_DEVICE_ORDINAL", "6"),
+        ("GPUBIND_GPU_UUID", "c"),
+        ("GPUBIND_NUMA_NODE", "2+3"),
+    ]
+    .map(|(name, value)| (name, value.to_owned()))
+    .into();
+    let record = record(&env(&[]));
+    assert_eq!(changed(&record), expected, "and none that was not there");
+    expected.remove("LOCAL_RANK");
+    assert_eq!(changed(&Record { virtual_rank: false, ..record }), expected);
+}
+
+fn written(record: &Record) -> Vec<u8> {
+    let mut text = Vec::new();
+    record.write(&mut |piece| text.extend_from_slice(piece));
+    text
+}
+
+#[test]
+fn what_is_no_record_of_this_version_says_nothing() {
+    for text in
+        ["", "done", "2;1;keep;0,1;0", "1", "1;x;keep;0,1;0", "1;1;keep;0,1", "1;1;keep;0,1;-"]
+    {
+        assert_eq!(Record::read(text.as_bytes()), None, "{text}");
+    }
+    let text = "1;4294967295;keep;GPU-a,GPU-b;0,18446744073709551615,0,0,0,0,0,0";
+    let record = Record::read(text.as_bytes()).unwrap();
+    assert_eq!(written(&record), text.as_bytes());
+}
+
+#[test]
+fn the_shim_is_taken_out_of_the_preload_list_wherever_it_is() {
+    let shim = "/opt/x/libgpubind_worker.so";
+    for (before, after) in [
+        (shim.to_owned(), Some("")),
+        (format!("{shim}:/a.so b.so"), Some("/a.so b.so")),
+        (format!("/a.so b.so {shim}"), Some("/a.so b.so")),
+        (format!("/a.so:{shim} b.so"), Some("/a.so:b.so")),
+        ("libgpubind_worker.so:x".to_owned(), Some("x")),
+        (String::new(), None),
+        ("/opt/libgpubind_worker.so.old:/not-libgpubind_worker.so".to_owned(), None),
+    ] {
+        let found = without_shim(before.as_bytes()).map(|(one, two)| [one, two].concat());
+        assert_eq!(found, after.map(|text| text.as_bytes().to_vec()), "{before}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_record_is_read_as_it_was_written(
+        process: u32,
+        virtual_rank: bool,
+        visible in "[0-9A-Za-z,/-]{0,200}",
+        prints: [u64; LAUNCHERS.len()],
+    ) {
+        let prints: Prints = prints;
+        let record = Record { process, virtual_rank, visible: visible.as_bytes(), prints };
+        let text = written(&record);
+        prop_assert_eq!(Record::read(&text), Some(record));
+    }
+
+    #[test]
+    fn other_files_stay_in_the_preload_list(
+        files in proptest::collection::vec("[a-z/.]{1,8}", 0..5),
+        at in 0_usize..5,
+        spaces: bool,
+    ) {
+        let mut all = files.clone();
+        all.insert(at.min(files.len()), "/x/libgpubind_worker.so".to_owned());
+        let separator = if spaces { " " } else { ":" };
+        let preload = all.join(separator);
+        let (before, after) = without_shim(preload.as_bytes()).unwrap();
+        prop_assert_eq!([before, after].concat(), files.join(separator).into_bytes());
+    }
+
+    #[test]
+    fn no_text_breaks_the_reader(text in "[0-9;,a-z]{0,80}") {
+        Record::read(text.as_bytes());
+        Record::read(format!("1;{text}").as_bytes());
+    }
+}
+
+/// What a task with some of eight devices gets, beside its devices.
+fn armed(request: &str, tasks: usize, variables: &[(&'static str, &'static str)]) -> Env {
+    let lists = GpuLists { visible: Some("0,1,2,3".to_owned()), step_gpus: None };
+    let env: Env = variables.iter().copied().collect();
+    let rank = Rank {
+        node: Err("unknown"),
+        allocation: &Allocation::unknown(&lists),
+        tasks: &vec![CpuSet::default(); tasks],
+        cpus: &CpuSet::default(),
+        settings: &Settings::from(&request.parse::<Request>().unwrap()),
+        local_rank: 0,
+        ranks: None,
+        worker: Some(Shim { file: "/lib/libgpubind_worker.so", process: TASK }),
+        env: &|name| env.get(name).map(|value| (*value).to_owned()),
+    };
+    let set = edits(&rank).edits.unwrap().set.into_iter();
+    set.map(|(name, value)| (name, &*value.leak()))
+        .filter(|(name, _)| ["LD_PRELOAD", "GPUBIND_WORKERS"].contains(name))
+        .collect()
+}
+
+#[test]
+fn only_auto_tasks_with_several_devices_are_armed() {
+    let task = armed("auto", 2, &[]);
+    assert_eq!(task["LD_PRELOAD"], "/lib/libgpubind_worker.so");
+    let record = Record::read(task["GPUBIND_WORKERS"].as_bytes()).unwrap();
+    assert_eq!((record.process, record.visible), (TASK, &b"0,1"[..]));
+    assert!(record.virtual_rank);
+    let keep = armed("local-rank=keep", 1, &[]);
+    assert!(!Record::read(keep["GPUBIND_WORKERS"].as_bytes()).unwrap().virtual_rank);
+    for (request, tasks) in
+        [("auto", 4), ("auto", 5), ("single", 2), ("ordered", 2), ("first", 1), ("workers=off", 1)]
+    {
+        assert_eq!(armed(request, tasks, &[]), Env::new(), "{request} with {tasks} tasks");
+    }
+    assert_eq!(armed("auto", 1, &[("SLURM_CONTAINER", "/bundle")]), Env::new());
+    assert_eq!(armed("auto", 1, &[("SLURM_CONTAINER", "")]).len(), 2);
+}
+
+#[test]
+fn another_preload_stays_and_an_outer_steps_shim_goes() {
+    let preload = |value| armed("auto", 1, &[("LD_PRELOAD", value)])["LD_PRELOAD"].to_owned();
+    assert_eq!(preload("a.so b.so"), "/lib/libgpubind_worker.so:a.so b.so");
+    assert_eq!(preload("/old/libgpubind_worker.so:a.so"), "/lib/libgpubind_worker.so:a.so");
+    assert_eq!(preload("/old/libgpubind_worker.so"), "/lib/libgpubind_worker.so");
+    let outer = |value: &'static str| {
+        leftovers(&|name| match name {
+            "LD_PRELOAD" => Some(value.to_owned()),
+            "GPUBIND_WORKERS" => Some("done".to_owned()),
+            _ => None,
+        })
+    };
+    let record = ("GPUBIND_WORKERS".to_owned(), None);
+    let preload = |value: Option<&str>| ("LD_PRELOAD".to_owned(), value.map(str::to_owned));
+    assert_eq!(outer("/lib/libgpubind_worker.so"), [record.clone(), preload(None)]);
+    assert_eq!(outer("/lib/libgpubind_worker.so:a"), [record.clone(), preload(Some("a"))]);
+    assert_eq!(outer("a:b"), [record]);
+}
