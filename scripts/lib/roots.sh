@@ -49,7 +49,6 @@ fill_root() (
 
 # Uses new and log of fill_root.
 install_slurm() {
-    : >"$new/unfinished"
     # Nothing may start in there, and it can be made again: no need to sync.
     printf '#!/bin/sh\nexit 101\n' >"$new/usr/sbin/policy-rc.d"
     chmod 755 "$new/usr/sbin/policy-rc.d"
@@ -60,7 +59,7 @@ install_slurm() {
         apt-config dump --format '%f "%v";%n' Acquire::http Acquire::https \
             Acquire::Check-Valid-Until Acquire::Check-Date >"$new/etc/apt/apt.conf.d/this-machine"
     fi
-    in_new_root() (in_system "$new" env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@")
+    in_new_root() (admin_system "$new" "$@")
     logged in_new_root apt-get update -q
     # The Debian to come may lack a package for some time; its nursery has it.
     if [ "$1" = forky ] && ! in_new_root apt-cache show "${slurm_packages[@]}" >>"$log" 2>&1; then
@@ -70,14 +69,39 @@ install_slurm() {
     fi
     logged in_new_root apt-get install -y -q --no-install-recommends "${slurm_packages[@]}"
     in_new_root apt-get clean
-    rm "$new/unfinished"
+}
+
+# add_packages NAME PACKAGE...: to the system of that name, which may be in use
+# and may be older than the wish. What is there stays; dpkg knows what that is.
+add_packages() (
+    name=$1 system=$roots/$1 log=$roots/$1.log
+    shift
+    has_packages "$system" "$@" && return
+    exec {lock}<"$roots"
+    flock -n "$lock" || { say "waiting: another process is making a system" && flock "$lock"; }
+    has_packages "$system" "$@" && return
+    say "adding $* to $(relative "$system"), once (some minutes)"
+    : >"$log"
+    # What an interrupted installation has left is finished first.
+    logged admin_system "$system" dpkg --configure -a
+    logged admin_system "$system" apt-get update -q
+    logged admin_system "$system" apt-get install -y -q --no-install-recommends "$@"
+    logged admin_system "$system" apt-get clean
+    rm -f "$log"
+)
+
+has_packages() {
+    local system=$1
+    shift
+    [ "$(chroot "$system" dpkg-query --show --showformat '${db:Status-Abbrev}\n' "$@" 2>/dev/null |
+        grep -c '^.i ')" -eq $# ]
 }
 
 logged() {
     "$@" </dev/null >>"$log" 2>&1 && return
     say "this failed: $*"
     tail -n 15 "$log" | sed 's/^/  /' >&2
-    die "cannot make $(relative "$roots/$name"); all that was said is in $(relative "$log")"
+    die "$(relative "$roots/$name") could not be made ready; all that was said is in $(relative "$log")"
 }
 
 install_debootstrap() {
@@ -96,32 +120,38 @@ relative() { echo "${1#"$root"/}"; }
 
 # in_system FOLDER PROGRAM ARGS...: becomes that program, in the system in that
 # folder. It sees this machine's /proc, /dev, /sys and /tmp, and the checkout,
-# each at its own path, so that absolute paths mean the same in there.
-in_system() {
+# each at its own path, so that absolute paths mean the same in there; and this
+# machine's users. Where hosts_file is set, that file is its /etc/hosts.
+in_system() { enter_system "$1" "/etc/passwd /etc/group" "${@:2}"; }
+
+# The same for programs that install: with the system's own users, because
+# packages add some.
+admin_system() (enter_system "$1" '' env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "${@:2}")
+
+enter_system() {
     # The checkout comes first: what is mounted below it is not to come along.
     # shellcheck disable=SC2016
     exec unshare --mount -- bash -euc '
-        system=$1 checkout=$2 folder=$3
-        shift 3
+        system=$1 checkout=$2 folder=$3 shared=$4 hosts=$5
+        shift 5
         mkdir -p "$system$checkout"
         for tree in "$checkout" /proc /dev /sys /tmp; do
             mount --rbind "$tree" "$system$tree"
         done
-        # The same users, but where packages still add theirs.
-        if [ ! -e "$system/unfinished" ]; then
-            for file in /etc/passwd /etc/group; do
-                mount --bind "$file" "$system$file"
-            done
-        fi
+        for file in $shared; do
+            mount --bind "$file" "$system$file"
+        done
+        [ -z "$hosts" ] || mount --bind "$hosts" "$system/etc/hosts"
         [ -d "$system$folder" ] || folder=/
         exec chroot "$system" env --chdir="$folder" "$@"
-    ' in_system "$1" "$root" "$PWD" "${@:2}"
+    ' in_system "$1" "$root" "$PWD" "$2" "${hosts_file-}" "${@:3}"
 }
 
 # name_host FOLDER: the system in it knows this machine's name. Renamed into
-# place: others may be reading.
+# place, because others may be reading; but only if it says something new, because
+# that takes away what they have mounted over it.
 name_host() {
     local hosts=$1/etc/hosts
     { cat /etc/hosts && echo "127.0.0.1 localhost $(hostname) $(hostname -s)"; } >"$hosts.$$"
-    mv "$hosts.$$" "$hosts"
+    if cmp -s "$hosts.$$" "$hosts"; then rm "$hosts.$$"; else mv "$hosts.$$" "$hosts"; fi
 }

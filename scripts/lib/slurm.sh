@@ -12,18 +12,22 @@ check_release() {
         die "unknown Slurm release '$1': use host, the one installed here, or Debian's trixie or forky"
 }
 
-# Installs what is missing of a release.
+# install_release RELEASE PACKAGE...: installs what is missing of a release, and
+# of packages beyond Slurm. Those go into systems of our own only.
 install_release() {
     if [ "$1" = host ]; then
+        [ $# -eq 1 ] || die "no packages are added to this machine: --with needs --slurm trixie or forky"
         install_deps
     else
         make_root "$1"
         name_host "$roots/$1"
+        [ $# -eq 1 ] || add_packages "$@"
     fi
 }
 
 # in_release RELEASE PROGRAM ARGS...: becomes that program, so that the process
-# id of the caller's subshell is the program's.
+# id of the caller's subshell is the program's. It finds hosts_file, where that is
+# set, in place of its system's /etc/hosts; on the host there is no such thing.
 in_release() {
     local release=$1
     shift

@@ -10,7 +10,7 @@ cluster_start() {
     # Everything from here on needs root, and cargo is better run without.
     [ "$EUID" -eq 0 ] || { as_root "$here/cluster" start "$@" --no-build; return; }
 
-    install_release "$release"
+    install_release "$release" "${packages[@]}"
     dir=$clusters/$name
     mkdir -p "$clusters" "$dir"
     mkdir "$dir/run" 2>/dev/null || die "cluster '$name' exists: stop it first, or choose another --name"
@@ -18,6 +18,7 @@ cluster_start() {
     trap 'start_ends' EXIT
     trap 'exit 130' INT TERM
     make_folders
+    name_nodes
     cgroup=$(cgroup_kind)
     usable_cpus=$(count_usable_cpus)
     check_machine
@@ -32,11 +33,11 @@ cluster_start() {
 }
 
 parse_start() {
-    name=gpubind nodes=2 machine=auto constrain=no plugin=yes plugin_args='' release=host build=yes
-    gres='' gres_lines='' fake_gpus='' site_config=''
+    name=gpubind nodes=2 machine=auto constrain=no plugin=yes plugin_args='' site_config='' release=host build=yes
+    gres='' gres_lines='' fake_gpus='' packages=()
     while [ $# -gt 0 ]; do
         case $1 in
-        --name | --nodes | --machine | --plugstack | --site-config | --slurm | --gres | --gres-conf | --fake-gpus)
+        --name | --nodes | --machine | --plugstack | --site-config | --slurm | --with | --gres | --gres-conf | --fake-gpus)
             [ $# -ge 2 ] || die "$1 needs a value"
             ;;
         esac
@@ -47,6 +48,7 @@ parse_start() {
         --plugstack) plugin_args=$2 && shift ;;
         --site-config) site_config=$2 && shift ;;
         --slurm) release=$2 && shift ;;
+        --with) IFS=, read -r -a packages <<<"$2" && shift ;;
         --gres) gres=$2 && shift ;;
         --gres-conf) gres_lines=$2 && shift ;;
         --fake-gpus) fake_gpus=$2 && shift ;;
@@ -102,6 +104,14 @@ make_folders() {
         echo "$name-$i" >>"$dir/run/nodes"
         mkdir "$dir/spool/$name-$i"
     done
+}
+
+# Programs in the cluster can reach its nodes by name, as they can on a real
+# one: all of them are this machine.
+name_nodes() {
+    [ "$release" != host ] || return 0
+    hosts_file=$dir/etc/hosts
+    { cat "$roots/$release/etc/hosts" && sed 's/^/127.0.0.1 /' "$dir/run/nodes"; } >"$hosts_file"
 }
 
 # Slurm's cgroups are named after the node, not after the cluster.

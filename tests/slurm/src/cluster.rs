@@ -13,6 +13,9 @@ pub const HOST: &str = "host";
 /// then run these tests side by side. Slurm's cgroups are named after nodes.
 const PREFIX_VARIABLE: &str = "GPUBIND_TEST_PREFIX";
 
+/// scripts/cluster adds packages to a system of our own only, not to this machine.
+const PACKAGES_OPTION: &str = "--with";
+
 /// What kind of cluster a test runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
@@ -42,6 +45,11 @@ impl Kind {
     /// Whether a step can open its own devices only.
     pub fn is_constrained(&self) -> bool {
         self.options.contains(&"--constrain-devices")
+    }
+
+    /// Whether there can be such a cluster with this Slurm.
+    pub fn can_run_on(&self, slurm: &str) -> bool {
+        slurm != HOST || !self.options.contains(&PACKAGES_OPTION)
     }
 }
 
@@ -78,6 +86,11 @@ pub const CRASHING: Kind = Kind {
 /// GPU 2 has fallen off the bus.
 pub const LOST: Kind =
     Kind { faults: Some("lost = [2]"), ..Kind::new("t-lost", &["--nodes", "1"]) };
+/// Devices are constrained, and programs find PyTorch and Open MPI.
+pub const TORCH: Kind = Kind::new(
+    "t-torch",
+    &["--machine", "two-cpu", "--constrain-devices", PACKAGES_OPTION, "python3-torch,openmpi-bin"],
+);
 /// No GPUs at all.
 pub const EMPTY: Kind = Kind::new("t-empty", &["--machine", "none", "--nodes", "1"]);
 
@@ -157,7 +170,7 @@ impl Cluster {
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(self.root.join("scripts/cluster"));
         // A step that never starts or ends fails its test, and only that.
-        command.args(["exec", &self.name, "--", "timeout", "--kill-after=5", "60"]);
+        command.args(["exec", &self.name, "--", "timeout", "--kill-after=5", "120"]);
         command.args(words).stdin(Stdio::null());
         // Messages are compared: no translations.
         command.env("LC_ALL", "C");

@@ -2,7 +2,9 @@
 //!
 //! Each test names the kinds of cluster that it runs on; a cluster is started
 //! when the first test of its kind begins and stopped after the last. Tests of
-//! one cluster run one after the other: they hold GPUs, and look at logs.
+//! one cluster run one after the other: they hold GPUs, and look at logs. Tests with
+//! PyTorch and Open MPI (torch.rs) are for trixie and forky; on the host's Slurm
+//! there are none.
 //! `scripts/test` builds what they need; `cargo run -p slurm-tests -- NAME` runs
 //! some of them with what was built last. `--slurm RELEASE` before all other
 //! arguments takes another Slurm than this machine's, see scripts/cluster --help.
@@ -20,6 +22,7 @@ mod quiet;
 mod requests;
 mod site;
 mod symbols;
+mod torch;
 mod trouble;
 mod uuids;
 mod workers;
@@ -56,11 +59,12 @@ fn main() -> ExitCode {
         site::TESTS,
         quiet::TESTS,
         workers::TESTS,
+        torch::TESTS,
     ]
     .concat();
     let mut kinds: Vec<Kind> = Vec::new();
     for kind in tests.iter().flat_map(|(_, kinds, _)| *kinds) {
-        if !kinds.contains(kind) {
+        if kind.can_run_on(slurm) && !kinds.contains(kind) {
             kinds.push(*kind);
         }
     }
