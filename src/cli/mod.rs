@@ -1,6 +1,7 @@
 //! The `gpubind` program: a file per command, and nothing that the library
 //! could decide.
 
+mod check;
 mod exec;
 mod lines;
 mod machine_args;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub use check::{Level, Message, check_messages};
 pub use machine_args::MachineArgs;
 
 /// Gives every rank of a Slurm job step its own nearest GPU.
@@ -31,6 +33,7 @@ enum Command {
     Exec(exec::ExecArgs),
     Snapshot(snapshot::SnapshotArgs),
     Report(report::ReportArgs),
+    Check(check::CheckArgs),
 }
 
 /// Exit code of a command that could not do what it was asked.
@@ -50,6 +53,7 @@ pub fn main() -> ExitCode {
         Command::Exec(args) => exec::run(args, &mut out).map_err(Into::into),
         Command::Snapshot(args) => snapshot::run(args, &mut out).map_err(Into::into),
         Command::Report(args) => report::run(args, &mut out).map_err(Into::into),
+        Command::Check(args) => check::run(args, &mut out).map_err(Into::into),
     };
     match done.and_then(|()| out.flush().map_err(Into::into)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -66,8 +70,11 @@ fn exit_code(error: &(dyn std::error::Error + 'static)) -> u8 {
     if let Some(error) = error.downcast_ref::<exec::ExecError>() {
         return error.exit_code();
     }
-    match error.downcast_ref::<plan::PlanCommandError>() {
-        Some(error) if error.is_usage() => USAGE,
+    let is_usage = error.downcast_ref().is_some_and(plan::PlanCommandError::is_usage);
+    let is_broken = error.downcast_ref().is_some_and(check::CheckError::is_broken);
+    match (is_usage, is_broken) {
+        (true, _) => USAGE,
+        (_, true) => check::BROKEN,
         _ => FAILED,
     }
 }
