@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod allocation;
+mod check;
 mod cluster;
 mod cpu_sets;
 mod gres;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         gres::TESTS,
         uuids::TESTS,
         trouble::TESTS,
+        check::TESTS,
         quiet::TESTS,
         workers::TESTS,
     ]
