@@ -36,10 +36,17 @@ pub fn run(
     probe::run_any(program, &args, env, deadline).map_err(|error| error.to_string())
 }
 
-/// Runs one of Slurm's commands with this slurm.conf, or says why not.
-pub fn slurm(name: &str, args: &[&str], conf: Option<&Path>) -> Result<Output, String> {
+/// Runs one of Slurm's commands with this slurm.conf and more environment, or says
+/// why not.
+pub fn slurm(
+    name: &str,
+    args: &[&str],
+    conf: Option<&Path>,
+    more: &[(&str, OsString)],
+) -> Result<Output, String> {
     let program = find(name).ok_or_else(|| format!("there is no {name} on this machine"))?;
     let mut env = vec![("LC_ALL", OsString::from("C"))];
     env.extend(conf.map(|conf| ("SLURM_CONF", conf.as_os_str().to_owned())));
+    env.extend_from_slice(more);
     run(&program, args, &env, PATIENCE)
 }

@@ -145,15 +145,15 @@ fn slurm_conf(named: Option<&Path>) -> Result<SlurmConf, String> {
 
 /// The configuration that slurmctld runs with.
 fn shown(conf: Option<&Path>) -> Result<SlurmConf, String> {
-    let output = child::slurm("scontrol", &["show", "config"], conf)
+    let output = child::slurm("scontrol", &["show", "config"], conf, &[])
         .map_err(|why| format!("`scontrol show config` gives nothing: {why}"))?;
     Ok(SlurmConf::from_shown(&String::from_utf8_lossy(&output.stdout)))
 }
 
 /// slurmd tells it without any configuration; login nodes have only srun.
 fn slurm_release(conf: Option<&Path>) -> Result<(u32, u32), String> {
-    let output = child::slurm("slurmd", &["-V"], conf)
-        .or_else(|_| child::slurm("srun", &["--version"], conf))?;
+    let output = child::slurm("slurmd", &["-V"], conf, &[])
+        .or_else(|_| child::slurm("srun", &["--version"], conf, &[]))?;
     let text = String::from_utf8_lossy(&output.stdout);
     release(&text).ok_or_else(|| format!("`{}` is no version of Slurm", text.trim()))
 }

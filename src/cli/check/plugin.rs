@@ -73,7 +73,7 @@ pub fn checks(facts: &Facts) -> Vec<Finding> {
         findings.extend([
             arguments(facts, line),
             file(facts, line),
-            loads(facts),
+            loads(facts, line),
             pyxis(facts, line),
         ]);
     }
@@ -154,26 +154,9 @@ fn policy(facts: &Facts) -> Finding {
 }
 
 fn file(facts: &Facts, line: &PluginLine) -> Finding {
-    let file = if line.plugin.starts_with('/') {
-        PathBuf::from(&line.plugin)
-    } else {
-        let folders = match facts.plugin_folders() {
-            Ok(folders) => folders,
-            Err(why) => return FILE_UNKNOWN.with(&[("plugin", &line.plugin), ("why", &why)]),
-        };
-        let mut files = folders.iter().map(|folder| folder.join(&line.plugin));
-        match files.find(|file| file.exists()) {
-            Some(file) => file,
-            None => {
-                let folders: Vec<String> =
-                    folders.iter().map(|folder| folder.display().to_string()).collect();
-                return FILE_MISSING.with(&[
-                    ("plugin", &line.plugin),
-                    ("folders", &folders.join(", ")),
-                    ("place", &place(line)),
-                ]);
-            }
-        }
+    let file = match located(facts, line) {
+        Ok(file) => file,
+        Err(finding) => return finding,
     };
     match probe::trust(&file, 0) {
         Ok(()) => FILE.with(&[("file", &file.display())]),
@@ -181,14 +164,33 @@ fn file(facts: &Facts, line: &PluginLine) -> Finding {
     }
 }
 
+/// The plugin's file; one that is named without a path is in a plugin folder of Slurm.
+fn located(facts: &Facts, line: &PluginLine) -> Result<PathBuf, Finding> {
+    if line.plugin.starts_with('/') {
+        return Ok(PathBuf::from(&line.plugin));
+    }
+    let folders = facts
+        .plugin_folders()
+        .map_err(|why| FILE_UNKNOWN.with(&[("plugin", &line.plugin), ("why", &why)]))?;
+    let mut files = folders.iter().map(|folder| folder.join(&line.plugin));
+    files.find(|file| file.exists()).ok_or_else(|| {
+        let names = folders.iter().map(|folder| folder.display().to_string());
+        FILE_MISSING.with(&[
+            ("plugin", &line.plugin),
+            ("folders", &names.collect::<Vec<_>>().join(", ")),
+            ("place", &place(line)),
+        ])
+    })
+}
+
 /// Slurm itself says whether it can load the plugin: only in its own programs are the
 /// symbols that the plugin needs, and only there is the version word compared.
-fn loads(facts: &Facts) -> Finding {
+fn loads(facts: &Facts, line: &PluginLine) -> Finding {
     if !facts.is_slurms {
         let why = "--plugstack names another file than the one that Slurm reads";
         return LOADS_UNKNOWN.with(&[("why", &why)]);
     }
-    let output = match child::slurm("srun", &["--help"], facts.conf_file()) {
+    let output = match child::slurm("srun", &["--help"], facts.conf_file(), &[]) {
         Ok(output) => output,
         Err(why) => return LOADS_UNKNOWN.with(&[("why", &why)]),
     };
@@ -197,8 +199,23 @@ fn loads(facts: &Facts) -> Finding {
     }
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let of_ours = said.lines().find(|line| line.contains("gpubind"));
-    let why = of_ours.or(said.lines().next()).unwrap_or("it does not say why");
-    LOADS_NOT.with(&[("why", &why.trim())])
+    let why = of_ours.or(said.lines().next()).map(str::to_owned);
+    let why = why.or_else(|| linker_says(facts, line));
+    LOADS_NOT.with(&[("why", &why.as_deref().unwrap_or("it does not say why").trim())])
+}
+
+/// Why the plugin cannot be loaded into srun, from the dynamic linker itself: from
+/// 25.11 on srun keeps that to itself for an `optional` plugin.
+fn linker_says(facts: &Facts, line: &PluginLine) -> Option<String> {
+    let file = located(facts, line).ok().filter(|file| probe::trust(file, 0).is_ok())?;
+    let env = [("LD_PRELOAD", file.into_os_string())];
+    match child::slurm("srun", &["--version"], facts.conf_file(), &env) {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            said.lines().next().map(str::to_owned)
+        }
+        Err(why) => Some(why),
+    }
 }
 
 /// SPANK runs each hook in the file's order (src/common/spank.c, `_do_call_stack`).
