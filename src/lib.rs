@@ -13,6 +13,7 @@
 //! | [`plan`] | who gets what: cost, solver, the plan |
 //! | [`bind`] | what that makes of a process's environment |
 //! | [`config`] | the request grammar, plugstack arguments, precedence |
+//! | [`slurm`] | how the site has set up Slurm, and whether that fits the machine |
 //! | [`cli`] | the `gpubind` program, a file per command |
 
 pub mod bind;
@@ -21,4 +22,5 @@ pub mod cli;
 pub mod config;
 pub mod node;
 pub mod plan;
+pub mod slurm;
 pub mod step;

@@ -199,9 +199,12 @@ fn a_driver_that_does_not_start_is_an_error_and_nothing_is_kept() {
 }
 
 #[test]
-fn fresh_without_save_is_refused() {
+fn fresh_needs_to_be_told_what_for_and_shows_without_keeping() {
     let host = Host::new("two-cpu", "");
     assert_eq!(host.run(&["--fresh"]).status.code(), Some(2));
+    let shown = host.ok(&["--fresh", "--show"]);
+    assert_eq!(Snapshot::parse(shown.as_bytes()).unwrap().node, host.fake.machine.to_node());
+    assert!(!host.file().exists());
 }
 
 /// As the plugin runs it.

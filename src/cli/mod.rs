@@ -1,6 +1,7 @@
 //! The `gpubind` program: a file per command, and nothing that the library
 //! could decide.
 
+mod check;
 mod config;
 mod exec;
 mod lines;
@@ -15,6 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+pub use check::{Level, Message, check_messages};
 pub use machine_args::MachineArgs;
 
 /// Gives every rank of a Slurm job step its own nearest GPU.
@@ -33,6 +35,7 @@ enum Command {
     Snapshot(snapshot::SnapshotArgs),
     Report(report::ReportArgs),
     Config(config::ConfigArgs),
+    Check(check::CheckArgs),
 }
 
 /// Exit code of a command that could not do what it was asked.
@@ -53,6 +56,7 @@ pub fn main() -> ExitCode {
         Command::Snapshot(args) => snapshot::run(args, &mut out).map_err(Into::into),
         Command::Report(args) => report::run(args, &mut out).map_err(Into::into),
         Command::Config(args) => config::run(args, &mut out).map_err(Into::into),
+        Command::Check(args) => check::run(args, &mut out).map_err(Into::into),
     };
     match done.and_then(|()| out.flush().map_err(Into::into)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -69,8 +73,11 @@ fn exit_code(error: &(dyn std::error::Error + 'static)) -> u8 {
     if let Some(error) = error.downcast_ref::<exec::ExecError>() {
         return error.exit_code();
     }
-    match error.downcast_ref::<plan::PlanCommandError>() {
-        Some(error) if error.is_usage() => USAGE,
+    let is_usage = error.downcast_ref().is_some_and(plan::PlanCommandError::is_usage);
+    let is_broken = error.downcast_ref().is_some_and(check::CheckError::is_broken);
+    match (is_usage, is_broken) {
+        (true, _) => USAGE,
+        (_, true) => check::BROKEN,
         _ => FAILED,
     }
 }

@@ -35,17 +35,18 @@ const NO_PERMISSION: u32 = 4;
 ///
 /// Without an option, reads NVML and prints one line.
 #[derive(Debug, Clone, clap::Args)]
+#[command(group(clap::ArgGroup::new("wanted").args(["save", "show"]).multiple(true)))]
 pub struct SnapshotArgs {
     /// Keep the description in /run/gpubind/node.json, unless a valid one is there
     #[arg(long)]
     pub save: bool,
 
-    /// Print the description as JSON; without --save, the one that was kept
+    /// Print the description as JSON; without --save and --fresh, the one that was kept
     #[arg(long)]
     pub show: bool,
 
-    /// With --save: read NVML again even if a valid description is there
-    #[arg(long, requires = "save")]
+    /// With --save or --show: read NVML again even if a valid description is there
+    #[arg(long, requires = "wanted")]
     pub fresh: bool,
 
     /// With --save: do so in the background, and return at once
@@ -111,7 +112,8 @@ pub fn run(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), SnapshotComma
         return save(args, &roots, out);
     }
     if args.show {
-        out.write_all(kept(args, &roots)?.to_json().as_bytes())?;
+        let snapshot = if args.fresh { take(args, &roots)? } else { kept(args, &roots)? };
+        out.write_all(snapshot.to_json().as_bytes())?;
     } else {
         writeln!(out, "{}", summary(&take(args, &roots)?.node))?;
     }

@@ -25,7 +25,7 @@ pub use site::{
     Acts, DeviceName, Effective, JobFacts, KEYS, Key, Layer, LoadError, Origin, Place, SITE_FILE,
     Said, Site, SiteFile, SiteFileError, SiteFileProblem, Takes, TomlForm, Value, load,
 };
-pub use slurm_release::plugin_version;
+pub use slurm_release::{plugin_version, release, release_version};
 pub use travel::{
     COMPONENTS_VARIABLE, Change, STEP_BIND_VARIABLE, TRES_BIND_VARIABLE, travel_as, tres_bind_text,
     variables,

@@ -104,28 +104,44 @@ fn left(reaped: bool) -> &'static str {
 
 /// Runs a program of root's, or [`SELF`], and gives back what it wrote to stdout.
 ///
-/// The child has an empty environment but for PATH, /dev/null as stdin, / as
-/// its folder and a process group of its own, which is killed in any case at
-/// the end, with whatever it left in the background.
-///
 /// # Errors
 /// [`ProbeError`]; no longer than the deadline and half a second later.
 pub fn run(program: &Path, args: &[OsString], deadline: Duration) -> Result<Vec<u8>, ProbeError> {
     let own = program == Path::new(SELF);
-    let name = if own { "gpubind".to_owned() } else { program.display().to_string() };
     if !own {
-        trust(program, 0).map_err(|why| ProbeError::Untrusted { program: name.clone(), why })?;
+        let untrusted = |why| ProbeError::Untrusted { program: name(program), why };
+        trust(program, 0).map_err(untrusted)?;
     }
-    let begin = Instant::now();
-    let mut command = Command::new(program);
-    command.args(args).env_clear().env("PATH", PATH);
     // In a container, the driver's libraries may be where only this tells; they would
     // be taken from there if NVML were read in this very process.
-    if let Some(folders) = env::var_os("LD_LIBRARY_PATH").filter(|_| own) {
-        command.env("LD_LIBRARY_PATH", folders);
-    }
-    let mut child = command
+    let folders = env::var_os("LD_LIBRARY_PATH").filter(|_| own);
+    let env = folders.map(|folders| ("LD_LIBRARY_PATH", folders));
+    run_any(program, args, env.as_slice(), deadline).map(|output| output.stdout)
+}
+
+/// Runs a program, whoever owns it, and gives back what it wrote. For commands
+/// that look at a node; what runs as root in a daemon is [`run`].
+///
+/// The child has an empty environment but for PATH and `env`, /dev/null as stdin,
+/// / as its folder and a process group of its own, which is killed in any case at
+/// the end, with whatever it left in the background.
+///
+/// # Errors
+/// [`ProbeError`]; no longer than the deadline and half a second later.
+pub fn run_any(
+    program: &Path,
+    args: &[OsString],
+    env: &[(&str, OsString)],
+    deadline: Duration,
+) -> Result<Output, ProbeError> {
+    let name = name(program);
+    let begin = Instant::now();
+    let mut child = Command::new(program)
         .arg0(&name)
+        .args(args)
+        .env_clear()
+        .env("PATH", PATH)
+        .envs(env.iter().map(|(name, value)| (name, value)))
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -152,9 +168,17 @@ pub fn run(program: &Path, args: &[OsString], deadline: Duration) -> Result<Vec<
     }
 }
 
-/// Whether only `owner` can have written the program. Its folder is not asked:
-/// distributions have had a group-writable /usr/local/bin.
-fn trust(program: &Path, owner: u32) -> Result<(), String> {
+/// What a program is called in messages, and calls itself.
+fn name(program: &Path) -> String {
+    if program == Path::new(SELF) { "gpubind".to_owned() } else { program.display().to_string() }
+}
+
+/// Whether only `owner` can have written the file; else what is wrong with it. Its
+/// folder is not asked: distributions have had a group-writable /usr/local/bin.
+///
+/// # Errors
+/// Words that follow the file's name.
+pub fn trust(program: &Path, owner: u32) -> Result<(), String> {
     let found = program.metadata().map_err(|error| format!("cannot be looked at: {error}"))?;
     if !found.is_file() {
         return Err("is not a regular file".to_owned());
@@ -169,9 +193,12 @@ fn trust(program: &Path, owner: u32) -> Result<(), String> {
 }
 
 /// What a child wrote.
-struct Output {
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    /// All of its standard output.
+    pub stdout: Vec<u8>,
+    /// The end of its standard error.
+    pub stderr: Vec<u8>,
 }
 
 /// How the collecting of a child's output came to its end.
@@ -280,13 +307,13 @@ fn reap(child: &mut Child) -> Option<Status> {
     }
 }
 
-fn judge(program: String, output: Output, status: Option<Status>) -> Result<Vec<u8>, ProbeError> {
+fn judge(program: String, output: Output, status: Option<Status>) -> Result<Output, ProbeError> {
     let Some(Status::Told(status)) = status else {
         // Its end is not known; the caller checks the output anyway.
-        return Ok(output.stdout);
+        return Ok(output);
     };
     match (status.code(), status.signal()) {
-        (Some(0), _) => Ok(output.stdout),
+        (Some(0), _) => Ok(output),
         (_, Some(signal)) => Err(ProbeError::Signal { program, signal }),
         (code, None) => {
             let code = code.unwrap_or(-1);

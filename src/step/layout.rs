@@ -149,6 +149,14 @@ pub fn sockets(node: &Node) -> Vec<Vec<usize>> {
     sockets
 }
 
+/// The CPUs of each core in the order in which Slurm numbers cores: socket by socket
+/// (gres.conf(5), Cores). Empty where the node's CPUs are unknown.
+pub fn cores(node: &Node) -> Vec<CpuSet> {
+    let (sockets, threads) = cpus_by_socket(node);
+    let cpus = sockets.concat();
+    cpus.chunks(threads).map(|core| core.iter().copied().collect()).collect()
+}
+
 /// The CPUs of each socket, a core's threads one after the other, and the threads
 /// of a core.
 fn cpus_by_socket(node: &Node) -> (Vec<Vec<usize>>, usize) {
@@ -284,6 +292,13 @@ mod tests {
         assert_eq!(sockets(&one), [[0, 1]]);
         let unknown = node(&[("0-3", &[]), ("", &[]), ("4-7", &[])]);
         assert_eq!(sockets(&unknown), [[0], [2]], "a memory-only node is no socket");
+    }
+
+    #[test]
+    fn cores_are_counted_socket_by_socket() {
+        let cores: Vec<String> = cores(&nps2()).iter().map(ToString::to_string).collect();
+        assert_eq!(cores.len(), 16);
+        assert_eq!((cores[1].as_str(), cores[8].as_str()), ("1,17", "8,24"));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub use allocation::{Allocation, Entry, GpuLists, names};
 pub use component::{NotAsked, Place, Wanted, wanted};
 pub use cpu_bind::{CpuBindError, listed_cpus, task_cpus};
 pub use launcher::{LAUNCHERS, Launcher};
-pub use layout::{Distribution, Layout, LayoutError, layout, sockets};
+pub use layout::{Distribution, Layout, LayoutError, cores, layout, sockets};
 pub use ranks::{Ranks, master_port};
 pub use reach::{Reach, own_cpus, reach};
 pub use standing::{

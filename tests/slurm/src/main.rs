@@ -13,6 +13,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod allocation;
+mod check;
 mod cluster;
 mod cpu_sets;
 mod gres;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         gres::TESTS,
         uuids::TESTS,
         trouble::TESTS,
+        check::TESTS,
         site::TESTS,
         quiet::TESTS,
         workers::TESTS,

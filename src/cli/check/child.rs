@@ -1,0 +1,52 @@
+//! Other programs, run with a deadline: Slurm's commands, and gpubind itself.
+
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::node::probe::{self, Output};
+
+/// Slurm's commands wait for up to a minute where they find no configuration.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where the search path has a program.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    let executable = |file: &PathBuf| {
+        file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    env::split_paths(&path).map(|folder| folder.join(name)).find(executable)
+}
+
+/// Runs a program that must succeed, or says in words why there is no answer. Root
+/// runs only what is root's.
+pub fn run(
+    program: &Path,
+    args: &[&str],
+    env: &[(&str, OsString)],
+    deadline: Duration,
+) -> Result<Output, String> {
+    if rustix::process::geteuid().is_root() {
+        probe::trust(program, 0)
+            .map_err(|why| format!("root does not run {}: it {why}", program.display()))?;
+    }
+    let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+    probe::run_any(program, &args, env, deadline).map_err(|error| error.to_string())
+}
+
+/// Runs one of Slurm's commands with this slurm.conf and more environment, or says
+/// why not.
+pub fn slurm(
+    name: &str,
+    args: &[&str],
+    conf: Option<&Path>,
+    more: &[(&str, OsString)],
+) -> Result<Output, String> {
+    let program = find(name).ok_or_else(|| format!("there is no {name} on this machine"))?;
+    let mut env = vec![("LC_ALL", OsString::from("C"))];
+    env.extend(conf.map(|conf| ("SLURM_CONF", conf.as_os_str().to_owned())));
+    env.extend_from_slice(more);
+    run(&program, args, &env, PATIENCE)
+}

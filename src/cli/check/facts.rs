@@ -1,0 +1,183 @@
+//! What the checks look at, gathered once: Slurm's configuration, the line that loads
+//! the plugin, and the machine.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::CheckArgs;
+use super::child;
+use crate::config::{
+    self, JobFacts, LoadError, Origin, PluginLine, PlugstackArgs, PlugstackError, PlugstackFile,
+    SiteFile, release,
+};
+use crate::node::snapshot::Snapshot;
+use crate::node::{Node, Roots, procfs};
+use crate::slurm::{NodeEntry, SlurmConf};
+
+/// Where slurm.conf is unless something else is said: most sites', and a node's copy
+/// where slurmctld hands out the configuration.
+const PLACES: [&str; 2] = ["/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf"];
+
+/// This machine and its Slurm.
+pub struct Facts {
+    /// slurm.conf, or why it is not known.
+    pub slurm: Result<SlurmConf, String>,
+    /// Slurm's major and minor release, or why it is not known.
+    pub release: Result<(u32, u32), String>,
+    /// This host's entry in slurm.conf.
+    pub entry: Option<NodeEntry>,
+    /// The plugstack.conf that is looked at; `None` where nothing tells which.
+    pub plugstack: Option<(PathBuf, PlugstackFile)>,
+    /// Whether Slurm itself reads that one.
+    pub is_slurms: bool,
+    /// What the site sets: the plugin's arguments over the site file.
+    pub site: config::Site,
+    /// The site file that was looked for, and whether it counts.
+    pub site_file: (PathBuf, Result<Option<SiteFile>, LoadError>),
+    /// Words that are no arguments of the plugin.
+    pub wrong_args: Vec<PlugstackError>,
+    /// The machine's file tree.
+    pub roots: Roots,
+    /// What NVML says, and how long it took.
+    pub reading: Result<(Node, Duration), String>,
+}
+
+impl Facts {
+    /// Looks at everything.
+    pub fn gather(args: &CheckArgs) -> Facts {
+        let slurm = slurm_conf(args.slurm_conf.as_deref());
+        let conf = slurm.as_ref().ok();
+        let name = env::var("SLURMD_NODENAME").ok();
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let entry = conf.and_then(|conf| conf.node(name.as_deref(), &host));
+        let of_slurm = conf.and_then(plugstack_path);
+        let path = args.plugstack.clone().or_else(|| of_slurm.clone());
+        let is_slurms = path.is_some() && path == of_slurm;
+        let plugstack = path.map(|path| {
+            let file = PlugstackFile::read(&path);
+            (path, file)
+        });
+        let line = plugstack.as_ref().and_then(|(_, file)| file.gpubind().next());
+        let origin = Origin::Plugstack(line.map(|line| (line.file.clone(), line.line)));
+        let words = line.map(|line| line.args.iter().map(String::as_str)).into_iter().flatten();
+        let (plugin, wrong_args) = PlugstackArgs::read(words, &origin);
+        // What holds for a job of no partition in particular.
+        let job = JobFacts::default();
+        let path = args.config.clone().unwrap_or_else(|| plugin.site(None, &job).config);
+        let file = config::load(&path);
+        let site = plugin.site(file.as_ref().ok().and_then(Option::as_ref), &job);
+        // As the plugin sees the machine, unless something else is said here.
+        let roots = match args.machine.fsroot == Path::new("/") {
+            true => Roots::new(site.fsroot.clone()),
+            false => args.machine.roots(),
+        };
+        let nvml = args.machine.nvml.clone().or_else(|| site.nvml.clone());
+        let release = slurm_release(conf.and_then(|conf| conf.file.as_deref()));
+        let reading = read(&roots, nvml.as_deref(), site.probe_timeout);
+        Facts {
+            slurm,
+            release,
+            entry,
+            plugstack,
+            is_slurms,
+            site,
+            site_file: (path, file),
+            wrong_args,
+            roots,
+            reading,
+        }
+    }
+
+    /// The line that loads the plugin.
+    pub fn line(&self) -> Option<&PluginLine> {
+        self.plugstack.as_ref().and_then(|(_, file)| file.gpubind().next())
+    }
+
+    /// slurm.conf's path, where there is such a file.
+    pub fn conf_file(&self) -> Option<&Path> {
+        self.slurm.as_ref().ok()?.file.as_deref()
+    }
+
+    /// A file beside slurm.conf.
+    pub fn beside_conf(&self, name: &str) -> Option<PathBuf> {
+        self.conf_file().map(|conf| conf.with_file_name(name))
+    }
+
+    /// The machine as NVML tells it.
+    pub fn node(&self) -> Option<&Node> {
+        self.reading.as_ref().ok().map(|(node, _)| node)
+    }
+
+    /// Whether this machine has GPUs, or ought to.
+    pub fn has_gpus(&self) -> bool {
+        self.node().is_some_and(|node| !node.gpus.is_empty() || !node.sick.is_empty())
+            || procfs::driver(&self.roots).is_some()
+            || self.entry.as_ref().and_then(NodeEntry::gpus).is_some_and(|count| count > 0)
+    }
+
+    /// Where Slurm looks for plugins that are named without a path.
+    pub fn plugin_folders(&self) -> Result<Vec<PathBuf>, String> {
+        let said = |conf: &SlurmConf| conf.value("PluginDir").map(str::to_owned);
+        let folders = match self.slurm.as_ref().ok().and_then(said) {
+            Some(folders) => folders,
+            None => said(&shown(self.conf_file())?).ok_or("scontrol shows no PluginDir")?,
+        };
+        Ok(folders.split(':').map(PathBuf::from).collect())
+    }
+}
+
+fn slurm_conf(named: Option<&Path>) -> Result<SlurmConf, String> {
+    let read = |path: &Path| SlurmConf::read(path).map_err(|error| error.to_string());
+    let variable = env::var_os("SLURM_CONF").filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(path) = named.map(Path::to_owned).or(variable) {
+        return read(&path);
+    }
+    if let Some(path) = PLACES.map(Path::new).into_iter().find(|path| path.exists()) {
+        return read(path);
+    }
+    let shown = shown(None).map_err(|why| format!("there is no {}, and {why}", PLACES[0]))?;
+    match shown.value("SLURM_CONF").map(Path::new).filter(|path| path.exists()) {
+        Some(path) => read(path),
+        None => Ok(shown),
+    }
+}
+
+/// The configuration that slurmctld runs with.
+fn shown(conf: Option<&Path>) -> Result<SlurmConf, String> {
+    let output = child::slurm("scontrol", &["show", "config"], conf, &[])
+        .map_err(|why| format!("`scontrol show config` gives nothing: {why}"))?;
+    Ok(SlurmConf::from_shown(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// slurmd tells it without any configuration; login nodes have only srun.
+fn slurm_release(conf: Option<&Path>) -> Result<(u32, u32), String> {
+    let output = child::slurm("slurmd", &["-V"], conf, &[])
+        .or_else(|_| child::slurm("srun", &["--version"], conf, &[]))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    release(&text).ok_or_else(|| format!("`{}` is no version of Slurm", text.trim()))
+}
+
+/// Slurm's default is beside slurm.conf (slurm.conf(5), PlugStackConfig).
+fn plugstack_path(conf: &SlurmConf) -> Option<PathBuf> {
+    let named = conf.value("PlugStackConfig").map(PathBuf::from);
+    named.or_else(|| conf.file.as_ref().map(|file| file.with_file_name("plugstack.conf")))
+}
+
+/// Reads NVML in a child: a driver may hang or crash. Nothing is kept.
+fn read(
+    roots: &Roots,
+    nvml: Option<&Path>,
+    deadline: Duration,
+) -> Result<(Node, Duration), String> {
+    let program = env::current_exe().map_err(|error| error.to_string())?;
+    let (fsroot, nvml) =
+        (roots.fsroot().display().to_string(), nvml.map(|nvml| nvml.display().to_string()));
+    let mut words = vec!["snapshot", "--fresh", "--show", "--fsroot", &fsroot];
+    words.extend(nvml.as_deref().map(|nvml| ["--nvml", nvml]).into_iter().flatten());
+    let begin = Instant::now();
+    let output = child::run(&program, &words, &[], deadline)?;
+    let took = begin.elapsed();
+    let snapshot = Snapshot::parse(&output.stdout).map_err(|error| error.to_string())?;
+    Ok((snapshot.node, took))
+}

@@ -1,0 +1,194 @@
+//! What Slurm believes of the node's GPUs, against the machine.
+
+use std::fmt::Display;
+
+use super::facts::Facts;
+use super::message::{Finding, messages};
+use crate::node::Node;
+use crate::slurm::{Fit, Misplaced, NodeEntry, NodeGres, fit, read_gres};
+
+messages! {
+    UNKNOWN = Note, "gres", "not checked: {why}";
+
+    DETECT = Ok, "gres-detect", "AutoDetect={kind}";
+    DETECT_NONE = Ok, "gres-detect", "no AutoDetect: gres.conf lists the GPUs";
+    DETECT_PLUGIN = Broken, "gres-detect", "AutoDetect=nvml, but Slurm here has no gpu_nvml.so in {folders}",
+        "list the GPUs in gres.conf (Name=gpu File=/dev/nvidia[0-{last}]), or install a Slurm that is built with NVML";
+    DETECT_OTHER = Warning, "gres-detect", "AutoDetect={kind} does not find NVIDIA GPUs",
+        "write AutoDetect=nvml, or list the GPUs in gres.conf";
+    DETECT_MIG = Warning, "gres-detect", "MIG is on for some GPUs, and gres.conf has no AutoDetect",
+        "write AutoDetect=nvml: else Slurm hands out a GPU's number where programs need an instance's UUID";
+
+    COUNT = Ok, "gres-count", "slurm.conf gives {node} {count} GPUs, as many as there are";
+    COUNT_MIG = Ok, "gres-count", "slurm.conf gives {node} {count} GPUs and MIG instances, as many as there are";
+    COUNT_NONE = Warning, "gres-count", "slurm.conf gives {node} no GPUs; the machine has {present}",
+        "write Gres=gpu:{present} into its NodeName line";
+    COUNT_LESS = Warning, "gres-count", "slurm.conf gives {node} {count} GPUs; the machine has {present}, which is more",
+        "write Gres=gpu:{present}, unless the others are kept back on purpose";
+    COUNT_MORE = Broken, "gres-count", "slurm.conf gives {node} {count} GPUs; the machine has only {present}",
+        "find the missing ones (`gpubind topo`, `dmesg | grep -i nvrm`) or write Gres=gpu:{present}: slurmctld drains such a node";
+
+    FILES = Ok, "gres-files", "{listed} listed, in PCI order";
+    FILES_DETECTED = Ok, "gres-files", "none listed: AutoDetect finds them";
+    FILES_NONE = Warning, "gres-files", "gres.conf names no device file for a GPU of this node",
+        "write Name=gpu File=/dev/nvidia[0-{last}], or AutoDetect=nvml: without files Slurm sets no CUDA_VISIBLE_DEVICES";
+    FILES_UNKNOWN = Broken, "gres-files", "gres.conf lists {files}, which is no GPU's device file",
+        "list the files of the GPUs that are there: {right}";
+    FILES_TWICE = Broken, "gres-files", "gres.conf lists {files} twice",
+        "list each GPU's device file once: {right}";
+    FILES_LEFT_OUT = Warning, "gres-files", "gres.conf leaves out {files}",
+        "list it, unless it is kept back on purpose";
+    FILES_ORDER = Warning, "gres-files", "gres.conf lists the GPUs in another order than PCI's, in which CUDA counts",
+        "list them as {right}; gpubind goes by PCI order, programs without it get the wrong GPUs";
+
+    CORES_NONE = Ok, "gres-cores", "no Cores= to compare";
+    CORES = Ok, "gres-cores", "Cores= are the cores next to each GPU";
+    CORES_UNKNOWN = Note, "gres-cores", "not checked: Slurm's core numbers cannot be told from this machine's CPUs";
+    CORES_WRONG = Warning, "gres-cores", "gres.conf is wrong: {wrong}",
+        "mend gres.conf: Slurm chooses CPUs for a job by Cores=";
+
+    LINKS_NONE = Ok, "gres-links", "no Links= to compare";
+    LINKS = Ok, "gres-links", "Links= are the NVLinks of each GPU";
+    LINKS_WRONG = Warning, "gres-links", "gres.conf is wrong: {wrong}",
+        "mend gres.conf: Slurm chooses the GPUs of a job by Links=";
+}
+
+/// The checks of this file.
+pub fn checks(facts: &Facts) -> Vec<Finding> {
+    let (node, entry, gres) = match inputs(facts) {
+        Ok(inputs) => inputs,
+        Err(why) => return vec![UNKNOWN.with(&[("why", &why)])],
+    };
+    let fit = fit(&gres, node, entry.cores());
+    vec![
+        detect(facts, &gres, node),
+        count(entry, &gres, node, &fit),
+        files(&gres, node, &fit),
+        cores(&fit),
+        links(&fit),
+    ]
+}
+
+fn inputs(facts: &Facts) -> Result<(&Node, &NodeEntry, NodeGres), String> {
+    let node = facts.node().filter(|node| !node.gpus.is_empty() || !node.sick.is_empty());
+    let node = node.ok_or("no GPU can be read here")?;
+    let entry = facts.entry.as_ref().ok_or("this host is no node of slurm.conf")?;
+    let file = facts.beside_conf("gres.conf").ok_or("gres.conf is not on this machine")?;
+    // slurm.conf alone may describe the GPUs; then there is no gres.conf.
+    let gres = match file.exists() {
+        true => read_gres(&file, Some(&entry.name)).map_err(|error| error.to_string())?,
+        false => NodeGres::default(),
+    };
+    Ok((node, entry, gres))
+}
+
+fn detect(facts: &Facts, gres: &NodeGres, node: &Node) -> Finding {
+    let mig = node.gpus.iter().any(|gpu| !gpu.mig.is_empty());
+    let Some(kind) = &gres.autodetect else {
+        let message = if mig { &DETECT_MIG } else { &DETECT_NONE };
+        return message.plain();
+    };
+    match kind.as_str() {
+        "nvml" => match without_nvml(facts) {
+            Some(folders) => DETECT_PLUGIN.with(&[("folders", &folders), ("last", &last(node))]),
+            None => DETECT.with(&[("kind", kind)]),
+        },
+        // 24.11 and later: finds NVIDIA's GPUs in /proc and /sys.
+        "nvidia" => DETECT.with(&[("kind", kind)]),
+        _ => DETECT_OTHER.with(&[("kind", kind)]),
+    }
+}
+
+/// Slurm's plugin folders, if none has what AutoDetect=nvml needs (src/interfaces/gpu.c).
+fn without_nvml(facts: &Facts) -> Option<String> {
+    let folders = facts.plugin_folders().ok()?;
+    let has = folders.iter().any(|folder| folder.join("gpu_nvml.so").exists());
+    let names = folders.iter().map(|folder| folder.display().to_string());
+    (!has).then(|| names.collect::<Vec<_>>().join(", "))
+}
+
+/// The highest number of a GPU's device file.
+fn last(node: &Node) -> u32 {
+    let minors = node.gpus.iter().filter_map(|gpu| gpu.minor.known().copied());
+    minors.chain(node.sick.iter().filter_map(|gpu| gpu.minor)).max().unwrap_or(0)
+}
+
+fn count(entry: &NodeEntry, gres: &NodeGres, node: &Node, fit: &Fit) -> Finding {
+    // With AutoDetect each MIG instance is a GPU to Slurm.
+    let instances: usize = node.gpus.iter().map(|gpu| gpu.mig.len()).sum();
+    let split = node.gpus.iter().filter(|gpu| !gpu.mig.is_empty()).count();
+    let with_mig = instances > 0 && gres.autodetect.is_some();
+    let present = if with_mig { fit.present - split + instances } else { fit.present };
+    let count = entry.gpus().unwrap_or(0);
+    let values: [(&str, &dyn Display); 3] =
+        [("node", &entry.name), ("count", &count), ("present", &present)];
+    let message = match count.cmp(&(present as u64)) {
+        _ if count == 0 => &COUNT_NONE,
+        std::cmp::Ordering::Less => &COUNT_LESS,
+        std::cmp::Ordering::Greater => &COUNT_MORE,
+        std::cmp::Ordering::Equal if with_mig => &COUNT_MIG,
+        std::cmp::Ordering::Equal => &COUNT,
+    };
+    message.with(&values)
+}
+
+fn files(gres: &NodeGres, node: &Node, fit: &Fit) -> Finding {
+    if fit.listed == 0 {
+        return match gres.autodetect {
+            Some(_) => FILES_DETECTED.plain(),
+            None => FILES_NONE.with(&[("last", &last(node))]),
+        };
+    }
+    let right = || {
+        let mut seats: Vec<_> =
+            node.gpus.iter().map(|gpu| (Some(gpu.pci), gpu.minor.known().copied())).collect();
+        seats.extend(node.sick.iter().map(|gpu| (gpu.pci, gpu.minor)));
+        seats.sort_by_key(|(pci, _)| (pci.is_none(), *pci));
+        device_files(seats.into_iter().filter_map(|(_, minor)| minor))
+    };
+    if !fit.unknown.is_empty() {
+        return FILES_UNKNOWN.with(&[("files", &fit.unknown.join(", ")), ("right", &right())]);
+    }
+    if !fit.repeated.is_empty() {
+        return FILES_TWICE.with(&[("files", &fit.repeated.join(", ")), ("right", &right())]);
+    }
+    if let Some(right) = &fit.in_pci_order {
+        return FILES_ORDER.with(&[("right", &right.join(","))]);
+    }
+    // MIG instances come from AutoDetect, with files of their own.
+    if !fit.unlisted.is_empty() && gres.autodetect.is_none() {
+        let files = device_files(fit.unlisted.iter().copied());
+        return FILES_LEFT_OUT.with(&[("files", &files)]);
+    }
+    FILES.with(&[("listed", &fit.listed)])
+}
+
+fn device_files(minors: impl Iterator<Item = u32>) -> String {
+    minors.map(|minor| format!("/dev/nvidia{minor}")).collect::<Vec<_>>().join(",")
+}
+
+fn cores(fit: &Fit) -> Finding {
+    match (fit.has_cores, fit.cores_known, fit.cores.is_empty()) {
+        (false, ..) => CORES_NONE.plain(),
+        (true, false, _) => CORES_UNKNOWN.plain(),
+        (true, true, true) => CORES.plain(),
+        (true, true, false) => CORES_WRONG.with(&[("wrong", &wrong("Cores", &fit.cores))]),
+    }
+}
+
+fn links(fit: &Fit) -> Finding {
+    match (fit.has_links, fit.links.is_empty()) {
+        (false, _) => LINKS_NONE.plain(),
+        (true, true) => LINKS.plain(),
+        (true, false) => LINKS_WRONG.with(&[("wrong", &wrong("Links", &fit.links))]),
+    }
+}
+
+/// What is wrong, one GPU after the other.
+fn wrong(key: &str, gpus: &[Misplaced]) -> String {
+    let one = |gpu: &Misplaced| {
+        let Misplaced { gpu, line, said, right } = gpu;
+        format!("GPU {gpu} has {key}={said} (line {line}), but {right} would be right")
+    };
+    gpus.iter().map(one).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,178 @@
+//! The machine: whether NVML can be read, what it says of the GPUs, and whether what
+//! was kept of it is still believed.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::facts::Facts;
+use super::message::{Finding, Message, messages};
+use crate::node::snapshot::{Snapshot, SnapshotError};
+use crate::node::{Fact, Gpu, Node};
+
+messages! {
+    NVML = Ok, "nvml", "{gpus}, driver {driver}, read in {seconds} s";
+    NVML_NONE = Note, "nvml", "not checked: no NVIDIA driver is loaded here; a node without GPUs needs none";
+    NVML_NO_GPU = Warning, "nvml", "the driver works, but shows no GPU",
+        "see the kernel's log (`dmesg | grep -i nvrm`), and whether this shell is in a device cgroup";
+    NVML_SLOW = Warning, "nvml", "reading took {seconds} s; a step waits for it, {deadline} s at most",
+        "switch persistence mode on, or raise probe-timeout= in plugstack.conf";
+    NVML_FAILS = Broken, "nvml", "cannot be read: {why}",
+        "mend that; until then ranks get GPUs in the allocation's order, whatever is near: try `gpubind snapshot`";
+    NVML_MISMATCH = Broken, "nvml", "library and kernel module disagree: {why}",
+        "the driver was upgraded while it was loaded: drain the node, then reload the kernel module or reboot";
+
+    PERSISTENCE = Ok, "persistence", "on for all GPUs";
+    PERSISTENCE_UNKNOWN = Note, "persistence", "not checked: the driver does not tell";
+    PERSISTENCE_OFF = Warning, "persistence", "off for GPUs {gpus}",
+        "`systemctl enable --now nvidia-persistenced`: without it each first use of an idle GPU takes 1 to 3 s";
+
+    USABLE = Ok, "usable-gpus", "all of them";
+    USABLE_HIDDEN = Note, "usable-gpus", "GPUs {gpus} may not be opened from here",
+        "run this outside of a job, where no device cgroup hides GPUs";
+    USABLE_NOT = Warning, "usable-gpus", "cannot be used: {gpus}",
+        "drain the node and reset or replace them (`dmesg | grep -i xid`); gpubind goes on with the others";
+
+    MIG_OFF = Ok, "mig", "off";
+    MIG = Ok, "mig", "{instances} instances on GPUs {gpus}, each with its UUID";
+    MIG_EMPTY = Warning, "mig", "on for GPUs {gpus}, which have no instance with a UUID",
+        "make instances (`nvidia-smi mig -cgi … -C`) or switch the mode off: no program can use such a GPU";
+
+    SNAPSHOT = Ok, "snapshot", "{file}, taken {age} ago, is believed";
+    SNAPSHOT_MISSING = Warning, "snapshot", "none yet: {why}",
+        "`gpubind snapshot --save` as root, or restart slurmd, which takes one; else the next step waits for NVML";
+    SNAPSHOT_STALE = Warning, "snapshot", "not believed: {why}",
+        "`gpubind snapshot --save` as root takes a new one; else the next step does, and waits for NVML";
+    SNAPSHOT_OTHER = Warning, "snapshot", "{file} is believed, but NVML shows something else by now",
+        "`gpubind snapshot --save --fresh` as root takes a new one";
+}
+
+/// How the driver says that its library is of another version (nvml.h,
+/// NVML_ERROR_LIB_RM_VERSION_MISMATCH); the words are [`crate::node::nvml::NvmlError`]'s.
+const MISMATCH: &str = "NVML failed with code 18:";
+
+/// `NVML_ERROR_NO_PERMISSION` (nvml.h).
+const NO_PERMISSION: u32 = 4;
+
+/// The checks of this file.
+pub fn checks(facts: &Facts) -> Vec<Finding> {
+    let mut findings = vec![nvml(facts)];
+    if let Some(node) = facts.node().filter(|node| !is_empty(node)) {
+        findings.extend([persistence(node), usable(node), mig(node)]);
+    }
+    if facts.has_gpus() {
+        findings.push(snapshot(facts));
+    }
+    findings
+}
+
+fn is_empty(node: &Node) -> bool {
+    node.gpus.is_empty() && node.sick.is_empty()
+}
+
+fn nvml(facts: &Facts) -> Finding {
+    let (node, took) = match &facts.reading {
+        Ok(reading) => reading,
+        Err(_) if !facts.has_gpus() => return NVML_NONE.plain(),
+        Err(why) => {
+            let message: &Message =
+                if why.contains(MISMATCH) { &NVML_MISMATCH } else { &NVML_FAILS };
+            return message.with(&[("why", why)]);
+        }
+    };
+    if is_empty(node) {
+        return NVML_NO_GPU.plain();
+    }
+    let seconds = format!("{:.2}", took.as_secs_f64());
+    let deadline = facts.site.probe_timeout;
+    if *took > deadline / 2 {
+        return NVML_SLOW.with(&[("seconds", &seconds), ("deadline", &deadline.as_secs())]);
+    }
+    let gpus = match node.gpus.len() {
+        1 => "1 GPU".to_owned(),
+        count => format!("{count} GPUs"),
+    };
+    let driver = node.driver.as_deref().unwrap_or("unknown");
+    NVML.with(&[("gpus", &gpus), ("driver", &driver), ("seconds", &seconds)])
+}
+
+/// The indices of the GPUs for which something holds, as a list.
+fn indices(node: &Node, holds: impl Fn(&Gpu) -> bool) -> String {
+    let indices = node.gpus.iter().filter(|gpu| holds(gpu)).map(|gpu| gpu.index.to_string());
+    indices.collect::<Vec<_>>().join(", ")
+}
+
+fn persistence(node: &Node) -> Finding {
+    let off = indices(node, |gpu| gpu.persistence == Fact::Known(false));
+    if !off.is_empty() {
+        return PERSISTENCE_OFF.with(&[("gpus", &off)]);
+    }
+    match node.gpus.iter().all(|gpu| gpu.persistence.known().is_some()) {
+        true => PERSISTENCE.plain(),
+        false => PERSISTENCE_UNKNOWN.plain(),
+    }
+}
+
+fn usable(node: &Node) -> Finding {
+    let (hidden, sick): (Vec<_>, Vec<_>) =
+        node.sick.iter().partition(|gpu| gpu.code == NO_PERMISSION);
+    if !sick.is_empty() {
+        let sick = sick.iter().map(|gpu| {
+            let pci = gpu.pci.map_or_else(String::new, |pci| format!(" at {pci}"));
+            format!("GPU {}{pci} (NVML code {})", gpu.index, gpu.code)
+        });
+        return USABLE_NOT.with(&[("gpus", &sick.collect::<Vec<_>>().join(", "))]);
+    }
+    if !hidden.is_empty() {
+        let hidden: Vec<String> = hidden.iter().map(|gpu| gpu.index.to_string()).collect();
+        return USABLE_HIDDEN.with(&[("gpus", &hidden.join(", "))]);
+    }
+    USABLE.plain()
+}
+
+fn mig(node: &Node) -> Finding {
+    let is_on = |gpu: &Gpu| gpu.mig_mode == Fact::Known(true);
+    let empty = indices(node, |gpu| is_on(gpu) && gpu.mig.is_empty());
+    if !empty.is_empty() {
+        return MIG_EMPTY.with(&[("gpus", &empty)]);
+    }
+    let instances: usize = node.gpus.iter().map(|gpu| gpu.mig.len()).sum();
+    match instances {
+        0 => MIG_OFF.plain(),
+        _ => MIG.with(&[("instances", &instances), ("gpus", &indices(node, is_on))]),
+    }
+}
+
+fn snapshot(facts: &Facts) -> Finding {
+    let (file, now) = (facts.roots.snapshot(), SystemTime::now());
+    match Snapshot::load_whole(&file, &facts.roots, facts.site.snapshot_max_age, now) {
+        Ok(kept) => {
+            if facts.node().is_some_and(|node| differ(node, &kept.node)) {
+                return SNAPSHOT_OTHER.with(&[("file", &file.display())]);
+            }
+            let taken = UNIX_EPOCH + Duration::from_secs(kept.taken_at);
+            let age = now.duration_since(taken).unwrap_or_default();
+            SNAPSHOT.with(&[("file", &file.display()), ("age", &words(age))])
+        }
+        Err(why @ SnapshotError::Missing(_)) => SNAPSHOT_MISSING.with(&[("why", &why)]),
+        Err(why) => SNAPSHOT_STALE.with(&[("why", &why)]),
+    }
+}
+
+/// Whether two readings are of different machines, where the later one sees all of it.
+/// A fingerprint does not show a lost GPU or a downed NVLink.
+fn differ(now: &Node, kept: &Node) -> bool {
+    let sees_all = !now.sick.iter().any(|gpu| gpu.code == NO_PERMISSION);
+    let persistence_apart = |node: &Node| {
+        let mut node = node.clone();
+        node.gpus.iter_mut().for_each(|gpu| gpu.persistence = Fact::Unsupported);
+        node
+    };
+    sees_all && persistence_apart(now) != persistence_apart(kept)
+}
+
+fn words(age: Duration) -> String {
+    match age.as_secs() {
+        seconds @ 0..=119 => format!("{seconds} s"),
+        seconds @ 120..=7199 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3600),
+    }
+}

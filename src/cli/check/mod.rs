@@ -1,0 +1,144 @@
+//! `gpubind check`: is this node set up right, and what to do where it is not.
+//!
+//! What lives here: a file for each group of checks, each with the table of all that
+//! it can say (`MESSAGES`), and printing. A check is a function from the [`Facts`] to
+//! one [`Finding`]; it judges what it can see, and where it sees nothing it says so in
+//! a note. What does not: reading files and machines, and comparing them, which the
+//! library does ([`crate::slurm`], [`crate::config`], [`crate::node`], [`crate::plan`]).
+//!
+//! | file | checks |
+//! |---|---|
+//! | `plugin` | Slurm's release; the plugin's line, arguments, file; whether Slurm loads it; gpubind.toml; pyxis |
+//! | `programs` | the gpubind program and the worker shim |
+//! | `machine` | NVML, persistence mode, unusable GPUs, MIG, the snapshot |
+//! | `gres` | gres.conf against the machine |
+//! | `tasks` | cgroup.conf, TaskPlugin, and what Slurm's placement of tasks means |
+//! | `facts`, `child` | gathering what the checks look at |
+//! | `message`, `print` | what is said, and how |
+
+mod child;
+mod facts;
+mod gres;
+mod machine;
+mod message;
+mod plugin;
+mod print;
+mod programs;
+mod tasks;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use super::MachineArgs;
+use facts::Facts;
+pub use message::{Level, Message};
+
+/// Exit code where something is broken.
+pub const BROKEN: u8 = 2;
+
+/// Check whether this node is set up right, and say what to do where it is not
+///
+/// Prints a line for each check: ok, note, warning or broken, what was found, and
+/// what to do. A check that cannot be made here says so in a note. Exit code: 0, or 1
+/// if there are warnings, or 2 if something is broken.
+#[derive(Debug, clap::Args)]
+pub struct CheckArgs {
+    /// The machine; by default as the plugin's arguments describe it.
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    /// Slurm's configuration [default: $SLURM_CONF, /etc/slurm/slurm.conf, or what scontrol shows]
+    #[arg(long, value_name = "FILE")]
+    pub slurm_conf: Option<PathBuf>,
+    /// The file that loads the plugin [default: Slurm's own plugstack.conf]
+    #[arg(long, value_name = "FILE")]
+    pub plugstack: Option<PathBuf>,
+    /// The site file [default: config=PATH in plugstack.conf, else /etc/gpubind.toml]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Print a JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Why the exit code is not 0.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// Something is broken.
+    #[error("{broken} broken, {warnings} to look at")]
+    Broken {
+        /// How many checks found something broken.
+        broken: usize,
+        /// How many warn.
+        warnings: usize,
+    },
+    /// Nothing is broken, but not all is well.
+    #[error("nothing broken, {warnings} to look at")]
+    Warnings {
+        /// How many checks warn.
+        warnings: usize,
+    },
+    /// Output failed.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+    /// The findings are no JSON; cannot happen with plain data.
+    #[error("cannot write the output: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl CheckError {
+    /// Whether a check found something broken.
+    pub fn is_broken(&self) -> bool {
+        matches!(self, CheckError::Broken { .. })
+    }
+}
+
+/// Every message that a check can give, for a list of them.
+pub fn check_messages() -> impl Iterator<Item = &'static Message> {
+    let groups =
+        [plugin::MESSAGES, programs::MESSAGES, machine::MESSAGES, gres::MESSAGES, tasks::MESSAGES];
+    groups.into_iter().flatten().copied()
+}
+
+/// Runs all checks and prints what they find.
+///
+/// # Errors
+/// [`CheckError`], also where a check warns or finds something broken.
+pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), CheckError> {
+    let site = Facts::gather(args);
+    let groups = [
+        plugin::checks(&site),
+        programs::checks(&site),
+        machine::checks(&site),
+        gres::checks(&site),
+        tasks::checks(&site),
+    ];
+    let findings = groups.concat();
+    match args.json {
+        true => print::json(&findings, out)?,
+        false => print::text(&findings, out)?,
+    }
+    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+    match (count(Level::Broken), count(Level::Warning)) {
+        (0, 0) => Ok(()),
+        (0, warnings) => Err(CheckError::Warnings { warnings }),
+        (broken, warnings) => Err(CheckError::Broken { broken, warnings }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn each_message_is_one_of_its_kind_and_says_what_to_do_where_needed() {
+        let mut seen = HashSet::new();
+        for message in check_messages() {
+            assert!(seen.insert((message.check, message.found)), "twice: {message:?}");
+            let needs_advice = message.level >= Level::Warning;
+            assert!(!needs_advice || !message.advice.is_empty(), "no advice: {message:?}");
+            assert!(!message.found.ends_with('.') && !message.advice.ends_with('.'), "{message:?}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The plugin: whether Slurm loads it, and what comes before and after it.
+
+use std::path::{Path, PathBuf};
+
+use super::child;
+use super::facts::Facts;
+use super::message::{Finding, messages};
+use crate::config::{PluginLine, PlugstackProblem, release_version};
+use crate::node::probe;
+
+messages! {
+    CONF = Ok, "slurm-conf", "read from {file}";
+    CONF_SHOWN = Ok, "slurm-conf", "read from `scontrol show config`; gres.conf and nodes are not in it";
+    CONF_UNKNOWN = Note, "slurm-conf", "not checked: {why}",
+        "on a machine with Slurm, name the file: --slurm-conf FILE";
+    CONF_INCLUDE = Warning, "slurm-conf", "{file} includes a file that is not there: {why}",
+        "mend the Include line, or make the file readable";
+
+    RELEASE = Ok, "slurm-release", "Slurm {release}, for which the plugin's version word is {word}";
+    RELEASE_UNKNOWN = Note, "slurm-release", "not checked: {why}";
+    RELEASE_OLD = Broken, "slurm-release",
+        "Slurm {release} is not one of the releases that the plugin knows the version word of",
+        "use Slurm 22.05 or later; for a later one that is not numbered by May and November, a newer gpubind";
+
+    LINE = Ok, "plugin-line", "{place} loads {plugin}";
+    LINE_NO_FILE = Note, "plugin-line", "not checked: nothing tells where plugstack.conf is",
+        "name it: --plugstack FILE";
+    LINE_MISSING = Broken, "plugin-line", "no line of {file} or of its includes loads spank_gpubind.so",
+        "add `optional spank_gpubind.so` to it, on login nodes too";
+    LINE_LOST = Broken, "plugin-line", "no line of {file} loads spank_gpubind.so, and {problem}",
+        "mend that, or add `optional spank_gpubind.so`, on login nodes too";
+    LINE_UNREADABLE = Broken, "plugin-line", "plugstack.conf cannot be read: {problem}",
+        "make the file readable by everyone: srun of every user reads it";
+    LINE_REQUIRED = Broken, "plugin-line", "{place} says `required`",
+        "write `optional`: a required plugin that cannot be loaded, after an upgrade of Slurm say, drains nodes";
+    LINE_TWICE = Warning, "plugin-line", "{place} loads the plugin, and {other} loads it again",
+        "remove one of the lines: Slurm runs both";
+    LINE_PROBLEM = Warning, "plugin-line", "{place} loads {plugin}; {problem}",
+        "mend that line of plugstack.conf";
+
+    ARGUMENTS = Ok, "plugin-arguments", "all understood";
+    ARGUMENTS_WRONG = Warning, "plugin-arguments", "not understood: {error}",
+        "mend the word in {place}; until then it does not count";
+
+    POLICY = Ok, "site-policy", "{file} is understood";
+    POLICY_NONE = Ok, "site-policy", "there is no {file}, so the built-in settings hold";
+    POLICY_WRONG = Warning, "site-policy", "the site file does not count: {why}",
+        "mend that line; until then the plugin acts as if there were no such file";
+
+    FILE = Ok, "plugin-file", "{file} is root's, and only root can write it";
+    FILE_UNKNOWN = Note, "plugin-file", "not checked: {plugin} is looked for in Slurm's PluginDir, and {why}";
+    FILE_MISSING = Broken, "plugin-file", "{plugin} is in none of Slurm's plugin folders: {folders}",
+        "install spank_gpubind.so there, or write its whole path into {place}";
+    FILE_UNSAFE = Broken, "plugin-file", "{file} {why}",
+        "install it anew as root's, mode 0755: what it holds runs as root in slurmd";
+
+    LOADS = Ok, "plugin-loads", "`srun --help` offers --gpubind";
+    LOADS_UNKNOWN = Note, "plugin-loads", "not checked: {why}";
+    LOADS_NOT = Broken, "plugin-loads", "`srun --help` does not offer --gpubind: {why}",
+        "see what `srun --help` says on stderr; a file of another architecture or for a newer glibc must be replaced";
+
+    PYXIS_NONE = Ok, "pyxis", "not in plugstack.conf";
+    PYXIS_BEFORE = Ok, "pyxis", "{pyxis} comes before gpubind, as it should";
+    PYXIS_AFTER = Warning, "pyxis", "{pyxis} comes after gpubind",
+        "put gpubind's line after it: pyxis writes the image's variables and LOCAL_RANK over those of the task, \
+         and only after it can gpubind see which GPUs are in the container";
+}
+
+/// The checks of this file.
+pub fn checks(facts: &Facts) -> Vec<Finding> {
+    let mut findings = vec![conf(facts), slurm_release(facts), policy(facts), line(facts)];
+    if let Some(line) = facts.line() {
+        findings.extend([
+            arguments(facts, line),
+            file(facts, line),
+            loads(facts, line),
+            pyxis(facts, line),
+        ]);
+    }
+    findings
+}
+
+fn conf(facts: &Facts) -> Finding {
+    let conf = match &facts.slurm {
+        Ok(conf) => conf,
+        Err(why) => return CONF_UNKNOWN.with(&[("why", why)]),
+    };
+    match (&conf.file, conf.missing.first()) {
+        (None, _) => CONF_SHOWN.plain(),
+        (Some(file), None) => CONF.with(&[("file", &file.display())]),
+        (Some(file), Some(why)) => CONF_INCLUDE.with(&[("file", &file.display()), ("why", why)]),
+    }
+}
+
+fn slurm_release(facts: &Facts) -> Finding {
+    let (major, minor) = match &facts.release {
+        Ok(release) => *release,
+        Err(why) => return RELEASE_UNKNOWN.with(&[("why", why)]),
+    };
+    let name = format!("{major}.{minor:02}");
+    match release_version(major, minor) {
+        Some(word) => RELEASE.with(&[("release", &name), ("word", &format_args!("{word:#08x}"))]),
+        None => RELEASE_OLD.with(&[("release", &name)]),
+    }
+}
+
+fn line(facts: &Facts) -> Finding {
+    let Some((path, found)) = &facts.plugstack else { return LINE_NO_FILE.plain() };
+    let unreadable = |problem: &&PlugstackProblem| matches!(problem, PlugstackProblem::Read { .. });
+    if let Some(problem) = found.problems.iter().find(unreadable) {
+        return LINE_UNREADABLE.with(&[("problem", problem)]);
+    }
+    let mut lines = found.gpubind();
+    let Some(line) = lines.next() else {
+        let file = path.display();
+        return match found.problems.first() {
+            None => LINE_MISSING.with(&[("file", &file)]),
+            Some(problem) => LINE_LOST.with(&[("file", &file), ("problem", problem)]),
+        };
+    };
+    let (place, plugin) = (place(line), &line.plugin);
+    if let Some(required) = found.gpubind().find(|line| line.required) {
+        return LINE_REQUIRED.with(&[("place", &self::place(required))]);
+    }
+    if let Some(other) = lines.next() {
+        return LINE_TWICE.with(&[("place", &place), ("other", &self::place(other))]);
+    }
+    match found.problems.first() {
+        Some(problem) => {
+            LINE_PROBLEM.with(&[("place", &place), ("plugin", plugin), ("problem", problem)])
+        }
+        None => LINE.with(&[("place", &place), ("plugin", plugin)]),
+    }
+}
+
+fn place(line: &PluginLine) -> String {
+    format!("{}:{}", line.file.display(), line.line)
+}
+
+fn arguments(facts: &Facts, line: &PluginLine) -> Finding {
+    match facts.wrong_args.first() {
+        Some(error) => ARGUMENTS_WRONG.with(&[("error", error), ("place", &place(line))]),
+        None => ARGUMENTS.plain(),
+    }
+}
+
+fn policy(facts: &Facts) -> Finding {
+    let (path, file) = &facts.site_file;
+    match file {
+        Ok(Some(_)) => POLICY.with(&[("file", &path.display())]),
+        Ok(None) => POLICY_NONE.with(&[("file", &path.display())]),
+        Err(why) => POLICY_WRONG.with(&[("why", why)]),
+    }
+}
+
+fn file(facts: &Facts, line: &PluginLine) -> Finding {
+    let file = match located(facts, line) {
+        Ok(file) => file,
+        Err(finding) => return finding,
+    };
+    match probe::trust(&file, 0) {
+        Ok(()) => FILE.with(&[("file", &file.display())]),
+        Err(why) => FILE_UNSAFE.with(&[("file", &file.display()), ("why", &why)]),
+    }
+}
+
+/// The plugin's file; one that is named without a path is in a plugin folder of Slurm.
+fn located(facts: &Facts, line: &PluginLine) -> Result<PathBuf, Finding> {
+    if line.plugin.starts_with('/') {
+        return Ok(PathBuf::from(&line.plugin));
+    }
+    let folders = facts
+        .plugin_folders()
+        .map_err(|why| FILE_UNKNOWN.with(&[("plugin", &line.plugin), ("why", &why)]))?;
+    let mut files = folders.iter().map(|folder| folder.join(&line.plugin));
+    files.find(|file| file.exists()).ok_or_else(|| {
+        let names = folders.iter().map(|folder| folder.display().to_string());
+        FILE_MISSING.with(&[
+            ("plugin", &line.plugin),
+            ("folders", &names.collect::<Vec<_>>().join(", ")),
+            ("place", &place(line)),
+        ])
+    })
+}
+
+/// Slurm itself says whether it can load the plugin: only in its own programs are the
+/// symbols that the plugin needs, and only there is the version word compared.
+fn loads(facts: &Facts, line: &PluginLine) -> Finding {
+    if !facts.is_slurms {
+        let why = "--plugstack names another file than the one that Slurm reads";
+        return LOADS_UNKNOWN.with(&[("why", &why)]);
+    }
+    let output = match child::slurm("srun", &["--help"], facts.conf_file(), &[]) {
+        Ok(output) => output,
+        Err(why) => return LOADS_UNKNOWN.with(&[("why", &why)]),
+    };
+    if String::from_utf8_lossy(&output.stdout).contains("--gpubind=") {
+        return LOADS.plain();
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let of_ours = said.lines().find(|line| line.contains("gpubind"));
+    let why = of_ours.or(said.lines().next()).map(str::to_owned);
+    let why = why.or_else(|| linker_says(facts, line));
+    LOADS_NOT.with(&[("why", &why.as_deref().unwrap_or("it does not say why").trim())])
+}
+
+/// Why the plugin cannot be loaded into srun, from the dynamic linker itself: from
+/// 25.11 on srun keeps that to itself for an `optional` plugin.
+fn linker_says(facts: &Facts, line: &PluginLine) -> Option<String> {
+    let file = located(facts, line).ok().filter(|file| probe::trust(file, 0).is_ok())?;
+    let env = [("LD_PRELOAD", file.into_os_string())];
+    match child::slurm("srun", &["--version"], facts.conf_file(), &env) {
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            said.lines().next().map(str::to_owned)
+        }
+        Err(why) => Some(why),
+    }
+}
+
+/// SPANK runs each hook in the file's order (src/common/spank.c, `_do_call_stack`).
+/// In its task_init pyxis (pyxis_slurmstepd.c) overwrites the task's environment with
+/// the image's, sets LOCAL_RANK for images of PyTorch, and enters the container.
+fn pyxis(facts: &Facts, ours: &PluginLine) -> Finding {
+    let lines = || facts.plugstack.iter().flat_map(|(_, file)| &file.plugins);
+    let is_pyxis = |line: &&PluginLine| {
+        let name = Path::new(&line.plugin).file_name().unwrap_or_default();
+        name.to_string_lossy().contains("pyxis")
+    };
+    let at = |wanted: &PluginLine| lines().position(|line| std::ptr::eq(line, wanted));
+    match lines().find(is_pyxis) {
+        None => PYXIS_NONE.plain(),
+        Some(pyxis) if at(pyxis) < at(ours) => PYXIS_BEFORE.with(&[("pyxis", &place(pyxis))]),
+        Some(pyxis) => PYXIS_AFTER.with(&[("pyxis", &place(pyxis))]),
+    }
+}

@@ -1,0 +1,35 @@
+//! The findings, for people and for programs.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::message::{Finding, Level};
+
+/// A line for each finding.
+pub fn text(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
+    let width = findings.iter().map(|finding| finding.check.len()).max().unwrap_or(0);
+    for Finding { check, level, found, advice } in findings {
+        let level = level.word();
+        write!(out, "{level:<7}  {check:<width$}  {found}")?;
+        match advice {
+            Some(advice) => writeln!(out, " -> {advice}")?,
+            None => writeln!(out)?,
+        }
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    /// The worst of all.
+    result: Level,
+    checks: &'a [Finding],
+}
+
+/// A JSON object.
+pub fn json(findings: &[Finding], out: &mut dyn Write) -> Result<(), serde_json::Error> {
+    let result = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
+    serde_json::to_writer_pretty(&mut *out, &Report { result, checks: findings })?;
+    writeln!(out).map_err(serde_json::Error::io)
+}

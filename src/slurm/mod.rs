@@ -1,0 +1,29 @@
+//! How the site has set up Slurm: slurm.conf and gres.conf, as far as they matter to
+//! GPUs, whether they fit the machine, and where Slurm's defaults put tasks on it.
+//!
+//! Read by `gpubind check`, never by the plugin: a step asks Slurm itself. What does
+//! *not* live here: gpubind's own configuration and plugstack.conf ([`crate::config`]),
+//! and what to say about any of it ([`crate::cli`]).
+//!
+//! | file | what it reads |
+//! |---|---|
+//! | `lines` | the form that all of Slurm's configuration files share |
+//! | `conf` | slurm.conf, cgroup.conf and `scontrol show config`; a node's entry |
+//! | `gres` | gres.conf, for one node |
+//!
+//! | file | what it says |
+//! |---|---|
+//! | `fit` | gres.conf against the machine |
+//! | `placement` | task plugins, and ranks that are far from their GPUs by default |
+
+mod conf;
+mod fit;
+mod gres;
+mod lines;
+mod placement;
+
+pub use conf::{NodeEntry, SlurmConf};
+pub use fit::{Fit, Misplaced, fit};
+pub use gres::{GresGpu, NodeGres, expand, read as read_gres};
+pub use lines::{Line, Lines, ReadError};
+pub use placement::{Placement, PlacementError, placement, task_plugins};

@@ -1,0 +1,607 @@
+//! `gpubind check`, run as a program on fake machines with a Slurm that is only files
+//! and two scripts. What a real Slurm says is in tests/slurm.
+#![allow(clippy::unwrap_used, reason = "a test helper that fails fails its test")]
+#![cfg(feature = "cli")]
+
+mod nvml_support;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nvml_support::Fake;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_gpubind");
+
+/// A node of eight GPUs that is set up as it should be, to be spoilt by a test.
+struct Host {
+    fake: Fake,
+    folder: tempfile::TempDir,
+}
+
+/// What the command said of each check, and its exit code.
+struct Said {
+    code: Option<i32>,
+    lines: Vec<(String, String, String)>,
+    stderr: String,
+}
+
+impl Said {
+    /// The level and the text of a check.
+    fn of(&self, check: &str) -> (&str, &str) {
+        let mut found = self.lines.iter().filter(|(_, name, _)| name == check);
+        let (level, _, text) = found.next().unwrap_or_else(|| panic!("no {check}: {self:?}"));
+        assert!(found.next().is_none(), "{check} twice: {self:?}");
+        (level, text)
+    }
+
+    /// The checks that are not ok.
+    fn not_ok(&self) -> Vec<(&str, &str)> {
+        let lines = self.lines.iter().filter(|(level, ..)| level != "ok");
+        lines.map(|(level, check, _)| (level.as_str(), check.as_str())).collect()
+    }
+}
+
+impl std::fmt::Debug for Said {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "exit code {:?}, {}", self.code, self.stderr)?;
+        self.lines.iter().try_for_each(|(level, check, text)| writeln!(f, "{level} {check} {text}"))
+    }
+}
+
+impl Host {
+    fn new() -> Option<Host> {
+        Host::of("hgx-h100", "")
+    }
+
+    /// `None`, with a word on it, where the tests do not run as root: what is checked
+    /// must be root's.
+    fn of(machine: &str, faults: &str) -> Option<Host> {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root's files and programs are as they should be");
+            return None;
+        }
+        let host = Host { fake: Fake::with(machine, faults), folder: tempfile::tempdir().unwrap() };
+        for folder in ["etc", "bin", "lib"] {
+            fs::create_dir(host.path(folder)).unwrap();
+        }
+        let gpus = host.fake.machine.to_node().gpus;
+        let minors: Vec<String> =
+            gpus.iter().map(|gpu| gpu.minor.known().unwrap().to_string()).collect();
+        host.write(
+            "etc/slurm.conf",
+            &format!(
+                "ClusterName=c\nTaskPlugin=task/cgroup,task/affinity\nPluginDir={}\n\
+                 NodeName=n1 Gres=gpu:{}\n",
+                host.path("lib").display(),
+                gpus.len()
+            ),
+        );
+        let files = format!("Name=gpu File=/dev/nvidia[{}]\n", minors.join(","));
+        host.write("etc/gres.conf", &files);
+        host.write("etc/cgroup.conf", "ConstrainDevices=yes\n");
+        host.write("etc/gpubind.toml", "mode = \"auto\"\n");
+        host.write("lib/spank_gpubind.so", "a library\n");
+        host.plugin_line("optional", "");
+        host.slurm("24.11.5", "      --gpubind=ITEM,...   give each task its own nearest GPU");
+        fs::copy(host.fake.library(), host.path("lib/worker.so")).unwrap();
+        Some(host)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Changes a text in a file, in which it must be.
+    fn change(&self, name: &str, from: &str, to: &str) {
+        let text = fs::read_to_string(self.path(name)).unwrap();
+        assert!(text.contains(from), "{text}");
+        self.write(name, &text.replace(from, to));
+    }
+
+    fn line(&self, word: &str, args: &str) -> String {
+        format!(
+            "{word} spank_gpubind.so program={PROGRAM} worker={} config={} fsroot={} nvml={} {args}\n",
+            self.path("lib/worker.so").display(),
+            self.path("etc/gpubind.toml").display(),
+            self.fake.path().display(),
+            self.fake.library().display(),
+        )
+    }
+
+    fn plugin_line(&self, word: &str, args: &str) {
+        self.write("etc/plugstack.conf", &self.line(word, args));
+    }
+
+    /// The two programs of Slurm that are asked.
+    fn slurm(&self, version: &str, help: &str) {
+        self.program("slurmd", &format!("echo slurm {version}"));
+        self.program("srun", &format!("echo 'srun: gpubind: a message' >&2; echo '{help}'"));
+    }
+
+    /// Another process writes it: what this one has open for writing, the fork of
+    /// another test's thread holds open too, and then it cannot be executed.
+    fn program(&self, name: &str, body: &str) {
+        let mut writer = Command::new("sh")
+            .args(["-euc", r#"printf '#!/bin/sh\n%s\n' "$1" >"$0"; chmod 755 "$0"; echo done"#])
+            .arg(self.path("bin").join(name))
+            .arg(body)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = std::io::read_to_string(writer.stdout.take().unwrap()).unwrap();
+        assert_eq!(said, "done\n");
+        let _ = writer.wait();
+    }
+
+    fn snapshot(&self) -> PathBuf {
+        let machine = ["--fsroot".as_ref(), self.fake.path().as_os_str()];
+        let library = self.fake.library();
+        let done = Command::new(PROGRAM)
+            .args(["snapshot", "--save"])
+            .args(machine)
+            .arg("--nvml")
+            .arg(&library)
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        self.fake.roots().snapshot()
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        let path = std::env::var("PATH").unwrap();
+        command.arg("check").args(args);
+        command.env("SLURM_CONF", self.path("etc/slurm.conf")).env("SLURMD_NODENAME", "n1");
+        command.env("PATH", format!("{}:{path}", self.path("bin").display()));
+        command
+    }
+
+    fn check(&self) -> Said {
+        self.check_with(&[])
+    }
+
+    fn check_with(&self, args: &[&str]) -> Said {
+        let output = self.command(args).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let line = |line: &str| {
+            let mut words = line.splitn(2, char::is_whitespace);
+            let level = words.next().unwrap().to_owned();
+            let mut words = words.next().unwrap().trim_start().splitn(2, char::is_whitespace);
+            let check = words.next().unwrap().to_owned();
+            (level, check, words.next().unwrap().trim_start().to_owned())
+        };
+        Said {
+            code: output.status.code(),
+            lines: text.lines().map(line).collect(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Checks that just this check finds something, of this level, with these words.
+    fn finds(&self, level: &str, check: &str, words: &[&str]) {
+        let said = self.check();
+        assert_eq!(said.not_ok(), [(level, check)], "{said:?}");
+        self.says(&said, level, check, words);
+        let code = match level {
+            "broken" => 2,
+            "warning" => 1,
+            _ => 0,
+        };
+        assert_eq!(said.code, Some(code), "{said:?}");
+    }
+
+    fn says(&self, said: &Said, level: &str, check: &str, words: &[&str]) {
+        let (found, text) = said.of(check);
+        assert_eq!(found, level, "{said:?}");
+        for word in words {
+            assert!(text.contains(word), "no {word:?} in {text:?}");
+        }
+        assert!(level == "note" || text.contains(" -> "), "nothing to do: {text:?}");
+    }
+}
+
+/// A host with a snapshot, as it is after slurmd's start.
+fn well() -> Option<Host> {
+    let host = Host::new()?;
+    host.snapshot();
+    Some(host)
+}
+
+#[test]
+fn a_node_that_is_set_up_right_is_ok_in_every_line() {
+    let Some(host) = well() else { return };
+    let said = host.check();
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{said:?}");
+    assert_eq!(said.not_ok(), []);
+    let place = host.path("etc/plugstack.conf");
+    for (check, text) in [
+        ("slurm-release", "Slurm 24.11, for which the plugin's version word is 0x180b00".into()),
+        ("plugin-line", format!("{}:1 loads spank_gpubind.so", place.display())),
+        ("plugin-loads", "`srun --help` offers --gpubind".into()),
+        ("mig", "off".into()),
+        ("gres-files", "8 listed, in PCI order".into()),
+        (
+            "placement",
+            "one rank on each of 8 GPUs, dealt in turn to 2 sockets: 4 not local without gpubind, \
+             0 with it"
+                .into(),
+        ),
+    ] {
+        assert_eq!(said.of(check), ("ok", text.as_str()));
+    }
+    assert!(said.of("nvml").1.starts_with("8 GPUs, driver 550.90.07, read in 0."), "{said:?}");
+}
+
+#[test]
+fn json_has_the_same_lines_and_the_worst_level() {
+    let Some(host) = well() else { return };
+    host.change("etc/plugstack.conf", "optional", "required");
+    let output = host.command(&["--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "gpubind: 1 broken, 0 to look at\n");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["result"], "broken");
+    let told = json["checks"].as_array().unwrap().iter().map(|check| {
+        let text = |key: &str| check[key].as_str().unwrap().to_owned();
+        let advice =
+            check["advice"].as_str().map_or(String::new(), |advice| format!(" -> {advice}"));
+        (text("level"), text("check"), text("found") + &advice)
+    });
+    let mut lines = host.check().lines;
+    let mut told: Vec<_> = told.collect();
+    // Reading takes another time each time.
+    for lines in [&mut lines, &mut told] {
+        lines.iter_mut().find(|(_, check, _)| check == "nvml").unwrap().2.clear();
+        lines.iter_mut().find(|(_, check, _)| check == "snapshot").unwrap().2.clear();
+    }
+    assert_eq!(told, lines);
+}
+
+#[test]
+fn the_plugins_line_must_be_there_once_and_optional() {
+    let Some(host) = well() else { return };
+    let ours = host.line("optional", "");
+    host.plugin_line("required", "");
+    host.finds("broken", "plugin-line", &["plugstack.conf:1 says `required`", "drains nodes"]);
+    host.write("etc/plugstack.conf", &format!("{ours}{ours}"));
+    host.finds("warning", "plugin-line", &["plugstack.conf:2 loads it again"]);
+    host.write("etc/plugstack.conf", &format!("{ours}optionl x.so\n"));
+    host.finds("warning", "plugin-line", &["plugstack.conf:2: Slurm skips `optionl x.so`"]);
+    // By an include with a glob, from a file that PlugStackConfig names.
+    fs::create_dir(host.path("etc/plugstack.conf.d")).unwrap();
+    host.write("etc/plugstack.conf.d/gpubind.conf", &ours);
+    host.write("etc/other.conf", "include plugstack.conf.d/*.conf\n");
+    fs::remove_file(host.path("etc/plugstack.conf")).unwrap();
+    let other = host.path("etc/other.conf").display().to_string();
+    host.change("etc/slurm.conf", "ClusterName=c", &format!("plugstackconfig={other}"));
+    let said = host.check();
+    assert_eq!((said.code, said.not_ok()), (Some(0), vec![]), "{said:?}");
+    assert!(said.of("plugin-line").1.contains("plugstack.conf.d/gpubind.conf:1 loads"), "{said:?}");
+}
+
+#[test]
+fn without_the_plugins_line_what_depends_on_it_is_not_checked() {
+    let Some(host) = well() else { return };
+    host.write("etc/plugstack.conf", "optional other.so\n");
+    let machine = [
+        "--fsroot",
+        host.fake.path().to_str().unwrap(),
+        "--nvml",
+        host.fake.library().to_str().unwrap(),
+        "--config",
+        host.path("etc/gpubind.toml").to_str().unwrap(),
+    ]
+    .map(str::to_owned);
+    let machine: Vec<&str> = machine.iter().map(String::as_str).collect();
+    let said = host.check_with(&machine);
+    assert_eq!(said.not_ok(), [("broken", "plugin-line"), ("note", "program")], "{said:?}");
+    host.says(&said, "broken", "plugin-line", &["loads spank_gpubind.so", "add `optional"]);
+    host.write("etc/plugstack.conf", "include nothing/*\n");
+    let said = host.check_with(&machine);
+    host.says(&said, "broken", "plugin-line", &["no file matches `nothing/*`"]);
+    let plugstack = host.path("etc/mine.conf");
+    host.write("etc/mine.conf", &host.line("optional", ""));
+    let said = host.check_with(&["--plugstack", plugstack.to_str().unwrap()]);
+    assert_eq!(said.not_ok(), [("note", "plugin-loads")], "Slurm does not read it: {said:?}");
+}
+
+#[test]
+fn arguments_and_the_site_file_are_read_as_the_plugin_reads_them() {
+    let Some(host) = well() else { return };
+    host.plugin_line("optional", "probe-timeout=soon");
+    host.finds("warning", "plugin-arguments", &["plugstack.conf:1: `probe-timeout=soon` needs"]);
+    host.plugin_line("optional", "");
+    host.write("etc/gpubind.toml", "mode = \"auto\"\nmod = \"single\"\n");
+    host.finds("warning", "site-policy", &["gpubind.toml:2: ", "as if there were no such file"]);
+}
+
+#[test]
+fn the_plugins_file_must_be_roots_and_loadable() {
+    let Some(host) = well() else { return };
+    let file = host.path("lib/spank_gpubind.so");
+    fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
+    host.finds("broken", "plugin-file", &["spank_gpubind.so is writable by others (mode 0666)"]);
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    chown(&file, Some(1), None).unwrap();
+    host.finds("broken", "plugin-file", &["belongs to user 1, not to user 0"]);
+    fs::remove_file(&file).unwrap();
+    host.finds("broken", "plugin-file", &["is in none of Slurm's plugin folders"]);
+    host.change("etc/plugstack.conf", "spank_gpubind.so", "/nonexistent/spank_gpubind.so");
+    host.finds("broken", "plugin-file", &["/nonexistent/spank_gpubind.so cannot be looked at"]);
+}
+
+#[test]
+fn slurm_says_whether_it_loads_the_plugin_and_which_release_it_is() {
+    let Some(host) = well() else { return };
+    host.slurm("24.11.5", "no such option");
+    host.finds("broken", "plugin-loads", &["does not offer --gpubind: srun: gpubind: a message"]);
+    host.slurm("24.11.5", "--gpubind=");
+    host.program("srun", "exit 1");
+    host.finds("note", "plugin-loads", &["not checked: ", "srun failed with exit code 1"]);
+    host.slurm("21.08.8", "--gpubind=");
+    host.change("etc/slurm.conf", "task/cgroup,task/affinity", "task/affinity,task/cgroup");
+    host.finds("broken", "slurm-release", &["Slurm 21.08 is not one of", "22.05 or later"]);
+    host.slurm("of unknown age", "--gpubind=");
+    host.finds("note", "slurm-release", &["`slurm of unknown age` is no version of Slurm"]);
+    // Root runs only what is root's.
+    host.slurm("22.05.8", "--gpubind=");
+    chown(host.path("bin/srun"), Some(1), None).unwrap();
+    host.finds("note", "plugin-loads", &["root does not run", "belongs to user 1"]);
+}
+
+#[test]
+fn gpubind_comes_after_pyxis() {
+    let Some(host) = well() else { return };
+    let (ours, pyxis) = (host.line("optional", ""), "required /usr/lib/slurm/spank_pyxis.so\n");
+    host.write("etc/plugstack.conf", &format!("{pyxis}{ours}"));
+    let said = host.check();
+    assert_eq!(said.not_ok(), []);
+    assert!(said.of("pyxis").1.contains("plugstack.conf:1 comes before gpubind"), "{said:?}");
+    host.write("etc/plugstack.conf", &format!("{ours}{pyxis}"));
+    host.finds("warning", "pyxis", &["plugstack.conf:2 comes after gpubind", "LOCAL_RANK"]);
+}
+
+#[test]
+fn the_program_must_be_one_that_root_runs_and_of_this_version() {
+    let Some(host) = well() else { return };
+    let other = host.path("bin/other");
+    let line = host.line("optional", "").replace(PROGRAM, other.to_str().unwrap());
+    host.write("etc/plugstack.conf", &line);
+    host.finds("broken", "program", &["bin/other: it cannot be looked at", "program=PATH"]);
+    host.program("other", "echo gpubind 0.0.1");
+    host.finds("warning", "program", &["bin/other is gpubind 0.0.1; this is 0."]);
+    host.program("other", "exit 3");
+    host.finds("broken", "program", &["does not run", "failed with exit code 3"]);
+    fs::set_permissions(&other, Permissions::from_mode(0o777)).unwrap();
+    host.finds("broken", "program", &["is writable by others (mode 0777)"]);
+}
+
+#[test]
+fn the_worker_shim_must_load_without_a_word() {
+    let Some(host) = well() else { return };
+    host.write("lib/worker.so", "no library\n");
+    host.finds("broken", "worker-shim", &["worker.so complains: ", "cannot be preloaded"]);
+    fs::remove_file(host.path("lib/worker.so")).unwrap();
+    host.finds("warning", "worker-shim", &["there is no ", "worker=PATH"]);
+}
+
+#[test]
+fn nvml_that_cannot_be_read_is_broken_and_hides_nothing_else() {
+    let mismatch = ("mismatch = true", "NVML failed with code 18", "reload the kernel module");
+    let hang = r#"call = [{ name = "nvmlDeviceGetName", gpu = 3, hang = true }]"#;
+    let crash = r#"call = [{ name = "nvmlDeviceGetName", gpu = 3, crash = true }]"#;
+    let unread = "ranks get GPUs in the allocation's order";
+    for (fault, why, advice) in [
+        mismatch,
+        (hang, "did not finish within 1 s and was killed", unread),
+        (crash, "was killed by signal 6", unread),
+    ] {
+        let Some(host) = Host::of("hgx-h100", &format!("[faults]\n{fault}")) else { return };
+        host.plugin_line("optional", "probe-timeout=1");
+        let begin = Instant::now();
+        let said = host.check();
+        assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+        host.says(&said, "broken", "nvml", &[why, advice]);
+        let expected =
+            [("broken", "nvml"), ("warning", "snapshot"), ("note", "gres"), ("note", "placement")];
+        assert_eq!((said.code, said.not_ok()), (Some(2), expected.to_vec()), "{said:?}");
+    }
+    let Some(host) = well() else { return };
+    fs::remove_file(host.fake.library()).unwrap();
+    let said = host.check();
+    host.says(&said, "broken", "nvml", &["cannot load ", "it comes with the NVIDIA driver"]);
+}
+
+#[test]
+fn a_slow_driver_warns() {
+    let slow = r#"call = [{ name = "nvmlDeviceGetCount_v2", delay-ms = 1200 }]"#;
+    let Some(host) = Host::of("hgx-h100", &format!("[faults]\n{slow}")) else { return };
+    host.snapshot();
+    host.plugin_line("optional", "probe-timeout=2");
+    host.finds("warning", "nvml", &["a step waits for it, 2 s at most", "persistence mode"]);
+}
+
+#[test]
+fn persistence_mode_that_is_off_and_gpus_that_are_lost_are_named() {
+    let Some(host) = Host::of("workstation", "") else { return };
+    host.snapshot();
+    let said = host.check();
+    host.says(&said, "warning", "persistence", &["off for GPUs 0, 1", "nvidia-persistenced"]);
+    let Some(host) = Host::of("two-cpu", "[faults]\nlost = [2]\nforbidden = [5]") else { return };
+    host.change("etc/slurm.conf", "Gres=gpu:6", "Gres=gpu:8");
+    host.write("etc/gres.conf", "Name=gpu File=/dev/nvidia[0-7]\n");
+    let said = host.check();
+    let lost = "cannot be used: GPU 2 at 0000:03:00.0 (NVML code 15)";
+    host.says(&said, "warning", "usable-gpus", &[lost, "xid", "goes on with the others"]);
+    assert!(said.not_ok().iter().all(|(_, check)| !check.starts_with("gres")), "{said:?}");
+    let Some(host) = Host::of("two-cpu", "[faults]\nforbidden = [5]") else { return };
+    host.says(
+        &host.check(),
+        "note",
+        "usable-gpus",
+        &["GPUs 5 may not be opened", "outside of a job"],
+    );
+}
+
+#[test]
+fn mig_instances_need_autodetect() {
+    let Some(host) = Host::of("a100-mig-mixed", "") else { return };
+    host.snapshot();
+    let said = host.check();
+    host.says(&said, "warning", "gres-detect", &["MIG is on", "AutoDetect=nvml"]);
+    host.says(
+        &said,
+        "warning",
+        "mig",
+        &["on for GPUs 3, which have no instance", "nvidia-smi mig"],
+    );
+    let node = host.fake.machine.to_node();
+    let split = node.gpus.iter().filter(|gpu| !gpu.mig.is_empty()).count();
+    let instances: usize = node.gpus.iter().map(|gpu| gpu.mig.len()).sum();
+    let devices = node.gpus.len() - split + instances;
+    host.write("etc/gres.conf", "AutoDetect=nvml\n");
+    host.write("lib/gpu_nvml.so", "");
+    host.change("etc/slurm.conf", "Gres=gpu:4", &format!("Gres=gpu:a100:{devices}"));
+    let said = host.check();
+    assert!(said.not_ok().iter().all(|(_, check)| !check.starts_with("gres")), "{said:?}");
+    assert!(said.of("gres-count").1.contains("MIG instances"), "{said:?}");
+}
+
+#[test]
+fn a_snapshot_that_is_not_believed_says_why() {
+    let Some(host) = Host::new() else { return };
+    host.finds("warning", "snapshot", &["there is no snapshot", "gpubind snapshot --save"]);
+    let file = host.snapshot();
+    fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
+    host.finds("warning", "snapshot", &["is writable by others than its owner (mode 0666)"]);
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    let boot_id = host.fake.path().join("proc/sys/kernel/random/boot_id");
+    let before = fs::read_to_string(&boot_id).unwrap();
+    fs::write(&boot_id, "another\n").unwrap();
+    host.finds("warning", "snapshot", &["stale: the boot id changed"]);
+    fs::write(&boot_id, before).unwrap();
+    // What no fingerprint shows: an NVLink, a lost GPU.
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("NV18"), "{text}");
+    fs::write(&file, text.replacen("NV18", "NV17", 1)).unwrap();
+    host.finds("warning", "snapshot", &["NVML shows something else by now", "--save --fresh"]);
+}
+
+#[test]
+fn gres_conf_must_fit_the_machine() {
+    let Some(host) = well() else { return };
+    let gres = |text: &str| host.write("etc/gres.conf", text);
+    gres("Name=gpu File=/dev/nvidia[7,6,5,4,3,2,1,0]\n");
+    let right = "list them as /dev/nvidia0,/dev/nvidia1,";
+    host.finds("warning", "gres-files", &["another order than PCI's", right]);
+    gres("Name=gpu File=/dev/nvidia[0-7,9]\n");
+    host.finds("broken", "gres-files", &["lists /dev/nvidia9, which is no GPU's"]);
+    gres("Name=gpu File=/dev/nvidia[0-7,0]\n");
+    host.finds("broken", "gres-files", &["lists /dev/nvidia0 twice"]);
+    gres("Name=gpu File=/dev/nvidia[0-5]\n");
+    host.finds("warning", "gres-files", &["leaves out /dev/nvidia6,/dev/nvidia7"]);
+    gres("NodeName=n2 Name=gpu File=/dev/nvidia[0-7]\n");
+    host.finds("warning", "gres-files", &["names no device file", "File=/dev/nvidia[0-7]"]);
+    gres("Name=gpu File=/dev/nvidia[0-3] Cores=0-3\nName=gpu File=/dev/nvidia[4-7]\n");
+    host.finds("warning", "gres-cores", &["GPU 0 has Cores=0-3 (line 1), but 0-", "GPU 3 has"]);
+    gres("Name=gpu File=/dev/nvidia0 Links=-1,1,1,1\nName=gpu File=/dev/nvidia[1-7]\n");
+    let links = "GPU 0 has Links=-1,1,1,1 (line 1), but -1,18,18,18,18,18,18,18 would be right";
+    host.finds("warning", "gres-links", &[links]);
+    gres("AutoDetect=rsmi\n");
+    host.finds("warning", "gres-detect", &["AutoDetect=rsmi does not find NVIDIA GPUs"]);
+    gres("AutoDetect=nvml\n");
+    host.finds("broken", "gres-detect", &["has no gpu_nvml.so in ", "File=/dev/nvidia[0-7]"]);
+}
+
+#[test]
+fn slurm_conf_must_count_the_gpus_right() {
+    let Some(host) = well() else { return };
+    for (gres, level, words) in [
+        ("gpu:9", "broken", "9 GPUs; the machine has only 8"),
+        ("gpu:h100:4,gpu:x:2", "warning", "6 GPUs; the machine has 8, which is more"),
+        ("shard:8", "warning", "no GPUs; the machine has 8 -> write Gres=gpu:8"),
+    ] {
+        let (before, now) = ("Gres=gpu:8".to_owned(), format!("Gres={gres}"));
+        host.change("etc/slurm.conf", &before, &now);
+        host.finds(level, "gres-count", &["slurm.conf gives n1 ", words]);
+        host.change("etc/slurm.conf", &now, &before);
+    }
+}
+
+#[test]
+fn cgroups_and_task_plugins_must_suit_each_other_and_the_release() {
+    let Some(host) = well() else { return };
+    let (before, other) = ("task/cgroup,task/affinity", "task/affinity,task/cgroup");
+    let plugins = |from: &str, to: &str| host.change("etc/slurm.conf", from, to);
+    plugins(before, other);
+    let words = ["wrong order for Slurm 24.11", "write TaskPlugin=task/cgroup,task/affinity:"];
+    host.finds("warning", "task-plugin", &words);
+    host.slurm("23.02.8", "--gpubind=");
+    assert_eq!(host.check().not_ok(), [], "23.02 wants that order");
+    plugins(other, "task/affinity");
+    host.finds("warning", "cgroup", &["no effect", "write TaskPlugin=task/affinity,task/cgroup"]);
+    plugins("task/affinity", "task/cgroup");
+    host.finds("warning", "task-plugin", &["TaskPlugin=task/cgroup binds no task to CPUs"]);
+    plugins("task/cgroup", other);
+    host.write("etc/cgroup.conf", "ConstrainCores=yes\n");
+    host.finds("note", "cgroup", &["ConstrainDevices is not on"]);
+    fs::remove_file(host.path("etc/cgroup.conf")).unwrap();
+    host.finds("note", "cgroup", &["ConstrainDevices is not on"]);
+}
+
+#[test]
+fn the_default_placement_is_slurms_own() {
+    let Some(host) = well() else { return };
+    host.change("etc/slurm.conf", "Gres=", "CpuBind=none Gres=");
+    host.finds("note", "cpu-binding", &["CpuBind=none of the node's entry"]);
+    host.change("etc/slurm.conf", "CpuBind=none ", "");
+    host.change("etc/slurm.conf", "ClusterName=c", "TaskPluginParam=None");
+    host.finds("note", "cpu-binding", &["TaskPluginParam=none"]);
+    host.change(
+        "etc/slurm.conf",
+        "TaskPluginParam=None",
+        "SelectTypeParameters=CR_Core,CR_CORE_DEFAULT_DIST_BLOCK",
+    );
+    let said = host.check();
+    let block = "dealt block by block to 2 sockets: 0 not local without gpubind, 0 with it";
+    assert!(said.of("placement").1.ends_with(block), "{said:?}");
+    let Some(host) = Host::of("pcie-uneven-3-5", "") else { return };
+    let said = host.check();
+    host.says(&said, "note", "placement", &["1 not local even with gpubind", "gpubind plan"]);
+}
+
+#[test]
+fn a_machine_without_slurm_or_gpus_has_notes_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().to_str().unwrap();
+    let run = |conf: &Path| {
+        let mut command = Command::new(PROGRAM);
+        // Without scontrol and srun on the search path.
+        command.args(["check", "--fsroot", root, "--nvml", "/nonexistent.so"]).env("PATH", root);
+        command.args(["--config", "/etc/gpubind.toml", "--slurm-conf"]).arg(conf).output().unwrap()
+    };
+    let output = run(&folder.path().join("none.conf"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("note     slurm-conf     not checked: cannot read "), "{text}");
+    assert!(text.contains("no NVIDIA driver is loaded here"), "{text}");
+    assert!(!text.contains("warning") && !text.contains("broken"), "{text}");
+    // A login node: the cluster's settings are there, the plugin's line is missing.
+    let conf = folder.path().join("slurm.conf");
+    fs::write(&conf, "TaskPlugin=task/cgroup,task/affinity\nNodeName=other Gres=gpu:4\n").unwrap();
+    let output = run(&conf);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("broken   plugin-line"), "{text}");
+    assert!(
+        text.contains("note     gres           not checked: no GPU can be read here"),
+        "{text}"
+    );
+}

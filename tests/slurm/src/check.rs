@@ -1,0 +1,119 @@
+//! `gpubind check` beside a real Slurm: what is right is ok, what is not is named.
+
+use std::time::{Duration, Instant};
+
+use crate::Test;
+use crate::cluster::{CONSTRAINED, Cluster, HANGING, LOST, OPEN, PLAIN, Ran};
+
+pub const TESTS: &[Test] = &[
+    ("check_finds_all_well", &[OPEN, CONSTRAINED], all_is_well),
+    ("check_names_what_is_wrong", &[LOST, HANGING, PLAIN], what_is_wrong_is_named),
+    ("check_asks_slurm_whether_it_loads_the_plugin", &[OPEN], slurm_is_asked),
+];
+
+/// Level and text of each check, in the order of the output.
+fn lines(ran: &Ran) -> Vec<(&str, &str, &str)> {
+    let line = |line: &'_ str| -> Option<(usize, usize)> {
+        let level = line.find(' ')?;
+        let check = level + line[level..].find(|c| c != ' ')?;
+        Some((level, check))
+    };
+    let split = |text| {
+        let (level, check) = line(text).unwrap();
+        let (check, found) = text[check..].split_once(' ').unwrap();
+        (&text[..level], check, found.trim_start())
+    };
+    ran.stdout.lines().map(split).collect()
+}
+
+/// The checks that are not ok, but for what depends on how clusters are made for
+/// tests: Slurm believes in more CPUs than there are.
+fn not_ok<'r>(cluster: &Cluster, ran: &'r Ran) -> Vec<(&'r str, &'r str)> {
+    let mut expected = vec![("note", "cpu-binding"), ("note", "placement")];
+    if !has_shim(cluster) {
+        expected.push(("warning", "worker-shim"));
+    }
+    let found: Vec<_> = lines(ran)
+        .iter()
+        .filter(|(level, ..)| *level != "ok")
+        .map(|(level, check, _)| (*level, *check))
+        .collect();
+    found.into_iter().filter(|line| !expected.contains(line)).collect()
+}
+
+fn has_shim(cluster: &Cluster) -> bool {
+    cluster.stage().join("libgpubind_worker.so").exists()
+}
+
+fn check(cluster: &Cluster) -> Ran {
+    cluster.run(&[cluster.program().to_str().unwrap(), "check"])
+}
+
+fn all_is_well(cluster: &Cluster) {
+    // slurmd has the node read in the background.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let mut ran = check(cluster);
+    while ran.stdout.contains("there is no snapshot") && Instant::now() < deadline {
+        ran = check(cluster);
+    }
+    let open = [("note", "cgroup")];
+    let expected = if cluster.kind == OPEN { &open[..] } else { &[] };
+    assert_eq!(not_ok(cluster, &ran), expected, "{}", ran.stdout);
+    let (code, stderr) = match has_shim(cluster) {
+        true => (0, ""),
+        false => (1, "gpubind: nothing broken, 1 to look at\n"),
+    };
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(code), stderr), "{}", ran.stdout);
+    let release = cluster.run(&["srun", "--version"]).stdout;
+    let release = release.trim().rsplit(' ').next().unwrap();
+    let lines = lines(&ran);
+    let text = |check| lines.iter().find(|line| line.1 == check).unwrap().2;
+    let known = text("slurm-release").split([' ', ',']).nth(1).unwrap();
+    assert!(release.starts_with(known), "{release}: {}", ran.stdout);
+    assert!(text("gres-count").contains("8 GPUs, as many as there are"), "{}", ran.stdout);
+}
+
+fn what_is_wrong_is_named(cluster: &Cluster) {
+    let ran = check(cluster);
+    let lines = lines(&ran);
+    let (check, code, words) = match cluster.kind {
+        LOST => ("usable-gpus", 1, "GPU 2 at 0000:03:00.0 (NVML code 15)"),
+        HANGING => ("nvml", 2, "did not finish within 1 s and was killed"),
+        _ => ("plugin-line", 2, "loads spank_gpubind.so"),
+    };
+    let text = lines.iter().find(|line| line.1 == check).unwrap().2;
+    assert!(text.contains(words), "no {words:?} in {}", ran.stdout);
+    assert!(text.contains(" -> "), "nothing to do: {text}");
+    assert_eq!(ran.code, Some(code), "{}{}", ran.stdout, ran.stderr);
+    if cluster.kind == LOST {
+        let expected = [("warning", "usable-gpus"), ("note", "cgroup")];
+        assert_eq!(not_ok(cluster, &ran), expected, "{}", ran.stdout);
+    }
+}
+
+/// A plugin that is there, is root's, and is no library.
+fn slurm_is_asked(cluster: &Cluster) {
+    let folder = cluster.folder().join("check");
+    std::fs::create_dir_all(&folder).unwrap();
+    let write = |name: &str, text: &str| {
+        let file = folder.join(name);
+        std::fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let plugin = write("spank_gpubind.so", "no library\n");
+    let plugstack = write("plugstack.conf", &format!("optional {plugin}\n"));
+    let slurm = std::fs::read_to_string(cluster.folder().join("etc/slurm.conf")).unwrap();
+    let is_other = |line: &&str| !line.starts_with("PlugStackConfig=");
+    let slurm: Vec<&str> = slurm.lines().filter(is_other).collect();
+    let conf = format!("{}\nPlugStackConfig={plugstack}\n", slurm.join("\n"));
+    let conf = write("slurm.conf", &conf);
+    let program = cluster.program();
+    let ran = cluster.run(&[program.to_str().unwrap(), "check", "--slurm-conf", &conf]);
+    let lines = lines(&ran);
+    let (level, _, text) = lines.iter().find(|line| line.1 == "plugin-loads").unwrap();
+    assert_eq!(*level, "broken", "{}", ran.stdout);
+    assert!(text.contains("does not offer --gpubind: "), "{text}");
+    assert!(text.contains("spank_gpubind.so"), "Slurm's own message: {text}");
+    assert_eq!(ran.code, Some(2));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
