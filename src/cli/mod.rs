@@ -3,6 +3,7 @@
 
 mod check;
 mod exec;
+mod config;
 mod lines;
 mod machine_args;
 mod plan;
@@ -34,6 +35,7 @@ enum Command {
     Snapshot(snapshot::SnapshotArgs),
     Report(report::ReportArgs),
     Check(check::CheckArgs),
+    Config(config::ConfigArgs),
 }
 
 /// Exit code of a command that could not do what it was asked.
@@ -54,6 +56,7 @@ pub fn main() -> ExitCode {
         Command::Snapshot(args) => snapshot::run(args, &mut out).map_err(Into::into),
         Command::Report(args) => report::run(args, &mut out).map_err(Into::into),
         Command::Check(args) => check::run(args, &mut out).map_err(Into::into),
+        Command::Config(args) => config::run(args, &mut out).map_err(Into::into),
     };
     match done.and_then(|()| out.flush().map_err(Into::into)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -96,6 +96,8 @@ pub fn wanted(
     match list.as_deref().and_then(|list| entry(list, place)).or(inherited) {
         // Not where there is a request: this text may be an outer step's.
         None | Some("") => Ok(slurms_text(TRES_BIND_VARIABLE, env).unwrap_or(Wanted::Nothing)),
+        // Without a request, srun has seen an option for Slurm's own binding.
+        Some("off") if inherited.is_none() => Ok(Wanted::Slurms),
         Some(request) => request.parse().map(Wanted::Request),
     }
 }
@@ -195,6 +197,6 @@ mod tests {
         assert_eq!(with(None, Some("gres/gpu:none")), "Slurm's");
         assert_eq!(with(None, Some("gres/nic:closest")), "nothing");
         assert_eq!(with(None, Some("gres/gpu:none,spank:first")), "first");
-        assert_eq!(with(Some("off"), None), "off");
+        assert_eq!(with(Some("off"), None), "Slurm's");
     }
 }

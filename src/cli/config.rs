@@ -1,0 +1,169 @@
+//! `gpubind config`: what holds on this node, and who says so.
+
+use std::env;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use comfy_table::Table;
+use serde::Serialize;
+
+use super::lines::lines;
+use crate::config::{
+    Effective, JobFacts, Layer, LoadError, Origin, PlugstackArgs, PlugstackError, PlugstackFile,
+    REQUEST_VARIABLE, Request, RequestError, TomlForm, Value, load, plugstack_path,
+};
+
+/// Show the settings that hold on this node, and where each comes from
+///
+/// The weakest first: built-in, gpubind.toml, its [partition.NAME], its
+/// [constraint.NAME], the plugin's arguments in plugstack.conf, SLURM_GPUBIND. A
+/// request on a command line comes on top of these. Ends with 1 where a file is
+/// broken, and says in which line.
+#[derive(Debug, clap::Args)]
+pub struct ConfigArgs {
+    /// The site file [default: config=PATH in plugstack.conf, else /etc/gpubind.toml]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Slurm's plugstack.conf [default: where Slurm's own configuration has it]
+    #[arg(long, value_name = "FILE")]
+    plugstack: Option<PathBuf>,
+    /// Show what holds for jobs of this partition
+    #[arg(long, value_name = "NAME")]
+    partition: Option<String>,
+    /// Show what holds for jobs with this constraint
+    #[arg(long, value_name = "FEATURES")]
+    constraint: Option<String>,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why there is nothing to show.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The site file does not count.
+    #[error("the site file does not count: {0}")]
+    Site(#[from] LoadError),
+    /// plugstack.conf, as named on the command line, or the plugin's line in it.
+    #[error("{}", .0.join("\ngpubind: "))]
+    Plugstack(Vec<String>),
+    /// The user's own variable.
+    #[error("{REQUEST_VARIABLE}: {0}")]
+    Variable(#[from] RequestError),
+    /// Output failed.
+    #[error("cannot write the settings: {0}")]
+    Write(#[from] io::Error),
+    /// The settings are no JSON; cannot happen with plain data.
+    #[error("cannot write the settings: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// Prints the settings.
+///
+/// # Errors
+/// [`ConfigError`].
+pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<(), ConfigError> {
+    let plugstack = plugstack(args.plugstack.as_deref())?;
+    let job = JobFacts { partition: args.partition.clone(), constraint: args.constraint.clone() };
+    let named = args.config.clone();
+    let path = named.unwrap_or_else(|| plugstack.site(None, &job).config);
+    let file = load(&path)?;
+    let variable = variable()?;
+    let mut layers = file.as_ref().map_or_else(Vec::new, |file| file.layers(&job));
+    layers.extend([&plugstack.layer, &variable]);
+    let effective = Effective::new(layers);
+    if args.json {
+        let values: Vec<JsonValue> = effective.values().iter().map(JsonValue::new).collect();
+        serde_json::to_writer_pretty(&mut *out, &Json { values })?;
+        return Ok(writeln!(out)?);
+    }
+    let mut table = Table::new();
+    table.set_header(["KEY", "VALUE", "FROM"]);
+    for value in effective.values() {
+        let text = if value.text.is_empty() { "-" } else { &value.text };
+        table.add_row([value.key.name, text, &value.origin.to_string()]);
+    }
+    Ok(out.write_all(lines(table, false).as_bytes())?)
+}
+
+/// The plugin's arguments. That nothing loads the plugin here is worth a word, but
+/// no error: this may be a machine where one tries a site file.
+fn plugstack(named: Option<&Path>) -> Result<PlugstackArgs, ConfigError> {
+    let slurm_conf = env::var_os("SLURM_CONF").map(PathBuf::from);
+    let path = named.map_or_else(|| plugstack_path(slurm_conf.as_deref()), Path::to_owned);
+    let found = PlugstackFile::read(&path);
+    if named.is_some() && found.files.is_empty() {
+        let problems = found.problems.iter().map(ToString::to_string);
+        return Err(ConfigError::Plugstack(problems.collect()));
+    }
+    for problem in &found.problems {
+        eprintln!("gpubind: {problem}");
+    }
+    let mut ours = found.gpubind();
+    let Some(line) = ours.next() else {
+        eprintln!("gpubind: no line of {} loads the plugin", path.display());
+        return Ok(PlugstackArgs::default());
+    };
+    for other in ours {
+        let (file, line) = (other.file.display(), other.line);
+        eprintln!(
+            "gpubind: {file}:{line}: loads the plugin a second time; remove one of the lines"
+        );
+    }
+    let origin = Origin::Plugstack(Some((line.file.clone(), line.line)));
+    let (args, errors) = PlugstackArgs::read(line.args.iter().map(String::as_str), &origin);
+    if errors.is_empty() {
+        return Ok(args);
+    }
+    Err(ConfigError::Plugstack(errors.iter().map(PlugstackError::to_string).collect()))
+}
+
+/// What the user's SLURM_GPUBIND says.
+fn variable() -> Result<Layer, RequestError> {
+    let text = env::var(REQUEST_VARIABLE).unwrap_or_default();
+    let request: Request = text.parse()?;
+    Ok(Layer::of_request(&request, &Origin::Variable))
+}
+
+#[derive(Serialize)]
+struct Json<'v> {
+    values: Vec<JsonValue<'v>>,
+}
+
+#[derive(Serialize)]
+struct JsonValue<'v> {
+    key: &'static str,
+    value: serde_json::Value,
+    /// `built-in`, `gpubind.toml`, `plugstack.conf` or `SLURM_GPUBIND`.
+    from: &'static str,
+    file: Option<&'v Path>,
+    line: Option<usize>,
+}
+
+impl JsonValue<'_> {
+    fn new(value: &Value) -> JsonValue<'_> {
+        let text = value.text.as_str();
+        let (from, place) = match &value.origin {
+            Origin::BuiltIn => ("built-in", None),
+            Origin::File { path, line } => ("gpubind.toml", Some((path.as_path(), *line))),
+            Origin::Plugstack(place) => {
+                let place = place.as_ref().map(|(path, line)| (path.as_path(), *line));
+                ("plugstack.conf", place)
+            }
+            Origin::Variable => (REQUEST_VARIABLE, None),
+        };
+        JsonValue {
+            key: value.key.name,
+            value: match value.key.toml_form() {
+                TomlForm::Text => text.into(),
+                TomlForm::Number => text.parse::<u64>().unwrap_or_default().into(),
+                TomlForm::List => {
+                    text.split(',').filter(|name| !name.is_empty()).collect::<Vec<_>>().into()
+                }
+            },
+            from,
+            file: place.map(|(file, _)| file),
+            line: place.map(|(_, line)| line),
+        }
+    }
+}
