@@ -16,6 +16,7 @@ build_dist() {
     install -m 755 "$built/gpubind" "$dist/bin/gpubind"
     install -m 644 "$built/libspank_gpubind.so" "$dist/lib/spank_gpubind.so"
     install -m 644 "$built_worker/libgpubind_worker.so" "$dist/lib/libgpubind_worker.so"
+    install -m 644 "$root/etc/gpubind.toml" "$dist/etc/gpubind.toml"
     install -m 644 "$root/etc/plugstack.conf.d/gpubind.conf" "$dist/etc/gpubind.conf"
 }
 
@@ -36,6 +37,7 @@ dist_files() {
     echo "file 644 $dist/completions/_gpubind $prefix/share/zsh/$(zsh_folder "$prefix")/_gpubind"
     echo "file 644 $dist/completions/gpubind.fish $prefix/share/fish/vendor_completions.d/gpubind.fish"
     # Where these are looked for does not depend on the prefix.
+    echo "config 644 $dist/etc/gpubind.toml /etc/gpubind.toml"
     echo "config 644 $dist/etc/gpubind.conf /etc/slurm/plugstack.conf.d/gpubind.conf"
 }
 

@@ -5,6 +5,8 @@
 
 mod completions;
 mod pages;
+mod roff;
+mod site;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,15 +1,15 @@
-//! Man pages: section 1 from the program's own definitions, the others from
-//! docs/man.
+//! Man pages: section 1 from the program's own definitions, section 5 from
+//! etc/gpubind.toml, section 8 from docs/man.
 
 use std::fs;
 use std::path::Path;
 
 use clap_mangen::Man;
 
-use crate::WriteError;
+use crate::{WriteError, site};
 
-/// Pages that are written by hand, in roff; `@VERSION@` stands for the version.
-const WRITTEN: &[(&str, &str)] = &[("spank_gpubind.8", include_str!("../../man/spank_gpubind.8"))];
+/// The plugin's page, written by hand; `@VERSION@` stands for the version.
+const PLUGIN: &str = include_str!("../../man/spank_gpubind.8");
 
 /// Writes all pages.
 ///
@@ -28,32 +28,29 @@ pub fn write(folder: &Path) -> Result<(), WriteError> {
         let man = Man::new(command.clone()).manual("gpubind").source(&source);
         man.generate_to(folder).map_err(WriteError::at(folder))?;
     }
-    for (name, text) in WRITTEN {
+    let plugin = PLUGIN.replace("@VERSION@", &version);
+    for (name, text) in [("gpubind.toml.5", site::page(&version)), ("spank_gpubind.8", plugin)] {
         let path = folder.join(name);
-        fs::write(&path, text.replace("@VERSION@", &version)).map_err(WriteError::at(&path))?;
+        fs::write(&path, text).map_err(WriteError::at(&path))?;
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use gpubind::config::{ITEMS, PlugstackArgs};
+    use gpubind::config::{ITEMS, KEYS, Place};
 
     use super::*;
 
     #[test]
-    fn the_plugins_page_names_each_item_and_argument() {
-        let page = WRITTEN[0].1.replace("\\-", "-");
+    fn the_plugins_page_names_each_item_and_each_argument_of_its_own() {
+        let page = PLUGIN.replace("\\-", "-");
         for item in ITEMS {
             assert!(page.contains(&format!("\n.B {item}\n")), "no item {item}");
         }
-        // The message about a wrong argument lists the right ones.
-        let (_, errors) = PlugstackArgs::read(["colour=red"]);
-        let message = errors[0].to_string();
-        let valid = message.rsplit("valid: ").next().unwrap();
-        for argument in valid.split(", ") {
-            let name = argument.split('=').next().unwrap();
-            assert!(page.contains(&format!("\n.BI {name}= ")), "no argument {name}");
+        for key in KEYS.iter().filter(|key| key.place == Place::Plugstack) {
+            assert!(page.contains(&format!("\n.BI {}= ", key.name)), "no argument {}", key.name);
+            assert!(page.contains(&format!("[{}]", key.default)), "not {}", key.default);
         }
     }
 }
