@@ -4,24 +4,32 @@
 # never run.
 
 build_stage() {
-    local built=${CARGO_TARGET_DIR:-$root/target}/release package
-    need_rust
     [ -d "$stage" ] || say "building gpubind (the first time takes some minutes)"
-    # One package at a time: built together, they would share features, and the
-    # plugin must not get the program's.
-    for package in gpubind spank-gpubind fake-nvml; do
-        (cd "$root" && cargo build --quiet --release -p "$package") ||
-            die "cargo build -p $package failed"
-    done
-    # Without unwinding, which the plugin needs: a profile of its own.
-    (cd "$root" && cargo build --quiet --profile worker -p gpubind-worker) ||
-        die "cargo build -p gpubind-worker failed"
+    build_release gpubind spank-gpubind fake-nvml gpubind-worker
     as_root mkdir -p "$stage"
     stage_file "$built/gpubind" gpubind
     stage_file "$built/libspank_gpubind.so" spank_gpubind.so
-    stage_file "${built%/release}/worker/libgpubind_worker.so" libgpubind_worker.so
+    stage_file "$built_worker/libgpubind_worker.so" libgpubind_worker.so
     stage_file "$built/libnvidia_ml.so" libnvidia-ml.so.1
     stage_file "$built/fake-machine" fake-machine
+}
+
+# build_release PACKAGE...: as they are shipped. Sets built and built_worker, the
+# folders that then hold them.
+build_release() {
+    local package profile
+    need_rust
+    built=${CARGO_TARGET_DIR:-$root/target}/release
+    built_worker=${CARGO_TARGET_DIR:-$root/target}/worker
+    # One package at a time: built together, they would share features, and the
+    # plugin must not get the program's.
+    for package in "$@"; do
+        profile=release
+        # Without unwinding, which the plugin needs: a profile of its own.
+        [ "$package" != gpubind-worker ] || profile=worker
+        (cd "$root" && cargo build --quiet --profile "$profile" -p "$package") ||
+            die "cargo build -p $package failed"
+    done
 }
 
 # Renames into place: a running slurmstepd may still map the file that is there.

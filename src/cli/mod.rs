@@ -14,7 +14,7 @@ mod topo;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub use check::{Level, Message, check_messages};
 pub use machine_args::MachineArgs;
@@ -43,6 +43,12 @@ const FAILED: u8 = 1;
 
 /// Exit code for arguments that contradict themselves or the machine, as clap has it.
 const USAGE: u8 = 2;
+
+/// The program's definition: what `--help` is made from, and man pages and shell
+/// completions too.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
 
 /// Runs the program with the process's own arguments. Wrong arguments end it
 /// with exit code 2, as clap has it.

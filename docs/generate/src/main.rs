@@ -1,0 +1,91 @@
+//! Writes what the packages hold besides programs: man pages and shell completions.
+//!
+//! `gpubind-docs DIR` fills DIR/man and DIR/completions. A program of its own, so
+//! that neither the `gpubind` program nor the plugin carries any of it.
+
+mod completions;
+mod pages;
+mod roff;
+mod site;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::{env, fs, io};
+
+/// What could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}: {error}", path.display())]
+pub struct WriteError {
+    path: PathBuf,
+    error: io::Error,
+}
+
+impl WriteError {
+    /// For `map_err`: names the file.
+    fn at(path: &Path) -> impl FnOnce(io::Error) -> WriteError {
+        let path = path.to_owned();
+        move |error| WriteError { path, error }
+    }
+}
+
+fn main() -> ExitCode {
+    let mut words = env::args_os().skip(1);
+    let (Some(folder), None) = (words.next(), words.next()) else {
+        eprintln!("usage: gpubind-docs DIR");
+        return ExitCode::from(2);
+    };
+    match write(Path::new(&folder)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gpubind-docs: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Fills the folder anew: a page of a command that is gone must not stay.
+fn write(folder: &Path) -> Result<(), WriteError> {
+    let man = emptied(&folder.join("man"))?;
+    let completions = emptied(&folder.join("completions"))?;
+    pages::write(&man)?;
+    completions::write(&completions)
+}
+
+fn emptied(folder: &Path) -> Result<PathBuf, WriteError> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(WriteError::at(folder))?;
+    }
+    fs::create_dir_all(folder).map_err(WriteError::at(folder))?;
+    Ok(folder.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_a_page_and_is_completed_in_each_shell() {
+        let folder = tempfile::tempdir().unwrap();
+        // Twice: what is there already is no hindrance.
+        write(folder.path()).unwrap();
+        fs::write(folder.path().join("man/gpubind-gone.1"), "").unwrap();
+        write(folder.path()).unwrap();
+        assert!(!folder.path().join("man/gpubind-gone.1").exists());
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        let commands = gpubind::cli::command();
+        let mut count = 0;
+        for command in commands.get_subcommands().filter(|command| !command.is_hide_set()) {
+            let name = command.get_name();
+            let page = read(&format!("man/gpubind-{name}.1"));
+            assert!(page.contains("SYNOPSIS"), "{name}: {page}");
+            for shell in ["gpubind.bash", "_gpubind", "gpubind.fish"] {
+                assert!(read(&format!("completions/{shell}")).contains(name), "{shell}: {name}");
+            }
+            // roff writes a hyphen that may not become a dash as `\-`.
+            let listed = read("man/gpubind.1").replace("\\-", "-");
+            assert!(listed.contains(&format!("gpubind-{name}(1)")), "gpubind(1) lacks {name}");
+            count += 1;
+        }
+        assert!(count >= 4, "{count} commands");
+    }
+}
