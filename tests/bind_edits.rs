@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use gpubind::bind::{Outcome, Rank, StandAside, Warning, edits};
-use gpubind::config::{Request, Settings};
+use gpubind::config::{DeviceName, Request, Settings, Site};
 use gpubind::node::{CpuSet, Machine, Node};
 use gpubind::step::{Allocation, GpuLists, Ranks, Reach};
 
@@ -39,6 +39,11 @@ impl Step {
             Ok(node) => Allocation::find(node, &Reach::default(), &lists),
             Err(_) => Allocation::unknown(&lists),
         };
+        let settings = Settings::from(&request.parse::<Request>().unwrap());
+        self.rank_of(&allocation, &settings, local_rank)
+    }
+
+    fn rank_of(&self, allocation: &Allocation, settings: &Settings, local_rank: usize) -> Outcome {
         let count = u32::try_from(self.tasks.len()).unwrap();
         let ranks = Ranks {
             rank: 10 + u32::try_from(local_rank).unwrap(),
@@ -50,10 +55,10 @@ impl Step {
         };
         edits(&Rank {
             node: self.node.as_ref().map_err(String::as_str),
-            allocation: &allocation,
+            allocation,
             tasks: &self.tasks,
             cpus: &self.tasks[local_rank],
-            settings: &Settings::from(&request.parse::<Request>().unwrap()),
+            settings,
             local_rank,
             ranks: Some(&ranks),
             worker: None,
@@ -210,4 +215,33 @@ fn a_step_whose_devices_cannot_be_named_stays_as_it_is() {
     let outcome = step.rank("auto", 0);
     assert_eq!(outcome.edits, Err(StandAside::NoDevice));
     assert_eq!(outcome.warnings, [Warning::NoDevice]);
+}
+
+#[test]
+fn where_only_the_site_binds_slurms_narrower_binding_is_no_news() {
+    let step = Step::on("dgx-a100", "0", &["0-15", "16-31"]);
+    let allocation = Allocation { narrowed: Some((1, 2)), ..Allocation::default() };
+    let warnings = |request: Option<Request>| {
+        let settings = Settings::of(request.as_ref(), &Site::default());
+        let outcome = step.rank_of(&allocation, &settings, 0);
+        assert_eq!(outcome.edits, Err(StandAside::BoundBySlurm));
+        outcome.warnings
+    };
+    assert_eq!(warnings(None), []);
+    let narrowed = Warning::Narrowed { reachable: 1, step: 2 };
+    assert_eq!(warnings(Some(Request::default())), [narrowed]);
+}
+
+#[test]
+fn a_step_whose_gpus_are_all_kept_back_is_told_so() {
+    let step = Step::on("dgx-a100", "0,1", &["0-15", "16-31"]);
+    let node = step.node.as_ref().unwrap();
+    let lists = GpuLists { visible: Some("0,1".to_owned()), step_gpus: None };
+    let all = node.gpus.iter().map(|gpu| DeviceName::Uuid(gpu.uuid.known().unwrap().clone()));
+    let all: Vec<DeviceName> = all.collect();
+    let allocation = Allocation::find(node, &Reach::default(), &lists).without(&all, Some(node));
+    let settings = Settings::from(&Request::default());
+    let outcome = step.rank_of(&allocation, &settings, 0);
+    assert_eq!(outcome.edits, Err(StandAside::NoDevice));
+    assert_eq!(outcome.warnings, [Warning::Excluded { devices: 2 }]);
 }

@@ -415,6 +415,35 @@ mod tests {
     }
 
     #[test]
+    fn devices_that_the_site_keeps_back_are_taken_out_by_address_or_uuid() {
+        let mut machine = node(4);
+        let instance = |gi| MigInstance { gi, ci: 0, uuid: format!("MIG-{gi}"), profile: None };
+        machine.gpus[3].mig = vec![instance(1), instance(2)];
+        let pci = |text: &str| DeviceName::Pci(text.parse().unwrap());
+        let uuid = |text: &str| DeviceName::Uuid(text.to_owned());
+        let left = |visible, names: &[DeviceName]| {
+            let found = Allocation::find(&machine, &reach(&ALL), &lists(Some(visible), None));
+            let found = found.without(names, Some(&machine));
+            let uuids = found.entries.iter().map(|entry| entry.uuid.clone().unwrap());
+            (uuids.collect::<Vec<_>>().join(" "), found.excluded)
+        };
+        let left_of = |names: &[DeviceName]| left("0,1,2", names);
+        assert_eq!(left_of(&[]), ("GPU-0 GPU-1 GPU-2".to_owned(), 0));
+        // The first GPU's bus is 1.
+        assert_eq!(left_of(&[pci("0000:02:00.0")]), ("GPU-0 GPU-2".to_owned(), 1));
+        assert_eq!(left_of(&[uuid("GPU-2"), pci("9:00.0")]), ("GPU-0 GPU-1".to_owned(), 1));
+        assert_eq!(left("MIG-1,MIG-2", &[uuid("MIG-2")]), ("MIG-1".to_owned(), 1));
+        for whole in [uuid("GPU-3"), pci("4:00.0")] {
+            assert_eq!(left("MIG-1,MIG-2", &[whole]), (String::new(), 2), "its instances, too");
+        }
+        // On an unknown node only a name can be compared.
+        let unknown = Allocation::unknown(&lists(Some("0,GPU-1"), None));
+        let unknown = unknown.without(&[uuid("GPU-1"), pci("1:00.0")], None);
+        assert_eq!((unknown.entries.len(), unknown.excluded), (1, 1));
+        assert_eq!(unknown.entries[0].ordinal, Some(0));
+    }
+
+    #[test]
     fn a_sick_gpu_keeps_its_number_and_takes_the_others_away() {
         let mut node = node(8);
         node.gpus.remove(2);

@@ -199,4 +199,20 @@ mod tests {
         assert_eq!(with(None, Some("gres/gpu:none,spank:first")), "first");
         assert_eq!(with(Some("off"), None), "Slurm's");
     }
+
+    #[test]
+    fn the_site_decides_only_where_nobody_has_said_anything() {
+        let request = |text: &str| Wanted::Request(text.parse().unwrap());
+        let of = |acts, wanted: &Wanted| {
+            let site = Site { acts, request: "first".parse().unwrap(), ..Site::default() };
+            wanted.settings(&site).map(|settings| (settings.mode, settings.asked))
+        };
+        for acts in [Acts::OnRequest, Acts::Always] {
+            assert_eq!(of(acts, &request("spank")), Ok((Mode::First, true)));
+            assert_eq!(of(acts, &request("off")), Ok((Mode::Off, true)));
+            assert_eq!(of(acts, &Wanted::Slurms), Err(NotAsked::Slurms));
+        }
+        assert_eq!(of(Acts::Always, &Wanted::Nothing), Ok((Mode::First, false)));
+        assert_eq!(of(Acts::OnRequest, &Wanted::Nothing), Err(NotAsked::OnRequest));
+    }
 }
