@@ -174,6 +174,8 @@ impl Cluster {
         command.args(words).stdin(Stdio::null());
         // Messages are compared: no translations.
         command.env("LC_ALL", "C");
+        // The tests' own, which steps would inherit among gpubind's.
+        command.env_remove(PREFIX_VARIABLE);
         command
     }
 
