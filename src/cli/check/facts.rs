@@ -2,6 +2,7 @@
 //! the plugin, and the machine.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use crate::config::{
     SiteFile, release,
 };
 use crate::node::snapshot::Snapshot;
-use crate::node::{Node, Roots, procfs};
+use crate::node::{Node, Roots, probe, procfs};
 use crate::slurm::{NodeEntry, SlurmConf};
 
 /// Where slurm.conf is unless something else is said: most sites', and a node's copy
@@ -170,14 +171,13 @@ fn read(
     nvml: Option<&Path>,
     deadline: Duration,
 ) -> Result<(Node, Duration), String> {
-    let program = env::current_exe().map_err(|error| error.to_string())?;
-    let (fsroot, nvml) =
-        (roots.fsroot().display().to_string(), nvml.map(|nvml| nvml.display().to_string()));
-    let mut words = vec!["snapshot", "--fresh", "--show", "--fsroot", &fsroot];
-    words.extend(nvml.as_deref().map(|nvml| ["--nvml", nvml]).into_iter().flatten());
+    let words = ["snapshot", "--fresh", "--show", "--fsroot"].map(OsString::from);
+    let mut args = [&words[..], &[roots.fsroot().into()]].concat();
+    args.extend(nvml.map(|nvml| ["--nvml".into(), nvml.into()]).into_iter().flatten());
     let begin = Instant::now();
-    let output = child::run(&program, &words, &[], deadline)?;
+    let answer = probe::run(Path::new(probe::SELF), &args, deadline);
+    let answer = answer.map_err(|error| error.to_string())?;
     let took = begin.elapsed();
-    let snapshot = Snapshot::parse(&output.stdout).map_err(|error| error.to_string())?;
+    let snapshot = Snapshot::parse(&answer).map_err(|error| error.to_string())?;
     Ok((snapshot.node, took))
 }
