@@ -1,6 +1,7 @@
 //! What the checks look at, gathered once: Slurm's configuration, the line that loads
 //! the plugin, and the machine.
 
+use std::cell::OnceCell;
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -42,6 +43,8 @@ pub struct Facts {
     pub roots: Roots,
     /// What NVML says, and how long it took.
     pub reading: Result<(Node, Duration), String>,
+    /// Asked for once: slurmctld may not answer.
+    folders: OnceCell<Result<Vec<PathBuf>, String>>,
 }
 
 impl Facts {
@@ -87,6 +90,7 @@ impl Facts {
             wrong_args,
             roots,
             reading,
+            folders: OnceCell::new(),
         }
     }
 
@@ -117,14 +121,18 @@ impl Facts {
             || self.entry.as_ref().and_then(NodeEntry::gpus).is_some_and(|count| count > 0)
     }
 
-    /// Where Slurm looks for plugins that are named without a path.
-    pub fn plugin_folders(&self) -> Result<Vec<PathBuf>, String> {
-        let said = |conf: &SlurmConf| conf.value("PluginDir").map(str::to_owned);
-        let folders = match self.slurm.as_ref().ok().and_then(said) {
-            Some(folders) => folders,
-            None => said(&shown(self.conf_file())?).ok_or("scontrol shows no PluginDir")?,
-        };
-        Ok(folders.split(':').map(PathBuf::from).collect())
+    /// Where Slurm looks for plugins that are named without a path, or why that is
+    /// not known.
+    pub fn plugin_folders(&self) -> Result<&[PathBuf], &str> {
+        let folders = self.folders.get_or_init(|| {
+            let said = |conf: &SlurmConf| conf.value("PluginDir").map(str::to_owned);
+            let folders = match self.slurm.as_ref().ok().and_then(said) {
+                Some(folders) => folders,
+                None => said(&shown(self.conf_file())?).ok_or("scontrol shows no PluginDir")?,
+            };
+            Ok(folders.split(':').map(PathBuf::from).collect())
+        });
+        folders.as_deref().map_err(String::as_str)
     }
 }
 
