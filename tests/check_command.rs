@@ -67,18 +67,25 @@ impl Host {
         for folder in ["etc", "bin", "lib"] {
             fs::create_dir(host.path(folder)).unwrap();
         }
-        let gpus = host.fake.machine.to_node().gpus;
-        let minors: Vec<String> =
-            gpus.iter().map(|gpu| gpu.minor.known().unwrap().to_string()).collect();
+        let node = host.fake.machine.to_node();
+        let usable = node.gpus.iter().map(|gpu| *gpu.minor.known().unwrap());
+        let minors: Vec<String> = usable
+            .chain(node.sick.iter().map(|gpu| gpu.minor.unwrap()))
+            .map(|minor| minor.to_string())
+            .collect();
         host.write(
             "etc/slurm.conf",
             &format!(
                 "ClusterName=c\nTaskPlugin=task/cgroup,task/affinity\nPluginDir={}\n\
                  NodeName=n1 Gres=gpu:{}\n",
                 host.path("lib").display(),
-                gpus.len()
+                minors.len()
             ),
         );
+        fs::create_dir_all(host.fake.path().join("dev")).unwrap();
+        for minor in &minors {
+            fs::write(host.device(minor), "").unwrap();
+        }
         let files = format!("Name=gpu File=/dev/nvidia[{}]\n", minors.join(","));
         host.write("etc/gres.conf", &files);
         host.write("etc/cgroup.conf", "ConstrainDevices=yes\n");
@@ -92,6 +99,11 @@ impl Host {
 
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// The device file of a GPU.
+    fn device(&self, minor: &str) -> PathBuf {
+        self.fake.path().join(format!("dev/nvidia{minor}"))
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -388,8 +400,13 @@ fn the_worker_shim_must_load_without_a_word() {
     let Some(host) = well() else { return };
     host.write("lib/worker.so", "no library\n");
     host.finds("broken", "worker-shim", &["worker.so complains: ", "cannot be preloaded"]);
-    fs::remove_file(host.path("lib/worker.so")).unwrap();
+    let shim = host.path("lib/worker.so");
+    fs::set_permissions(&shim, Permissions::from_mode(0o777)).unwrap();
+    host.finds("broken", "worker-shim", &["is writable by others (mode 0777)", "every user"]);
+    fs::remove_file(&shim).unwrap();
     host.finds("warning", "worker-shim", &["there is no ", "worker=PATH"]);
+    host.write("etc/gpubind.toml", "workers = \"off\"\n");
+    assert_eq!(host.check().not_ok(), [], "nobody loads it");
 }
 
 #[test]
@@ -435,7 +452,6 @@ fn persistence_mode_that_is_off_and_gpus_that_are_lost_are_named() {
     let said = host.check();
     host.says(&said, "warning", "persistence", &["off for GPUs 0, 1", "nvidia-persistenced"]);
     let Some(host) = Host::of("two-cpu", "[faults]\nlost = [2]\nforbidden = [5]") else { return };
-    host.change("etc/slurm.conf", "Gres=gpu:6", "Gres=gpu:8");
     host.write("etc/gres.conf", "Name=gpu File=/dev/nvidia[0-7]\n");
     let said = host.check();
     let lost = "cannot be used: GPU 2 at 0000:03:00.0 (NVML code 15)";
@@ -507,6 +523,12 @@ fn gres_conf_must_fit_the_machine() {
     host.finds("broken", "gres-files", &["lists /dev/nvidia0 twice"]);
     gres("Name=gpu File=/dev/nvidia[0-5]\n");
     host.finds("warning", "gres-files", &["leaves out /dev/nvidia6,/dev/nvidia7"]);
+    gres("Name=gpu File=/dev/nvidia[0-7]\n");
+    fs::remove_file(host.device("3")).unwrap();
+    let said = host.check();
+    host.says(&said, "warning", "usable-gpus", &["no device file for GPUs 3"]);
+    host.says(&said, "broken", "gres-files", &["lists /dev/nvidia3, which is not there"]);
+    fs::write(host.device("3"), "").unwrap();
     gres("NodeName=n2 Name=gpu File=/dev/nvidia[0-7]\n");
     host.finds("warning", "gres-files", &["names no device file", "File=/dev/nvidia[0-7]"]);
     gres("Name=gpu File=/dev/nvidia[0-3] Cores=0-3\nName=gpu File=/dev/nvidia[4-7]\n");

@@ -1,7 +1,9 @@
 //! What the checks look at, gathered once: Slurm's configuration, the line that loads
 //! the plugin, and the machine.
 
+use std::cell::OnceCell;
 use std::env;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,7 +14,7 @@ use crate::config::{
     SiteFile, release,
 };
 use crate::node::snapshot::Snapshot;
-use crate::node::{Node, Roots, procfs};
+use crate::node::{Node, Roots, probe, procfs};
 use crate::slurm::{NodeEntry, SlurmConf};
 
 /// Where slurm.conf is unless something else is said: most sites', and a node's copy
@@ -41,6 +43,8 @@ pub struct Facts {
     pub roots: Roots,
     /// What NVML says, and how long it took.
     pub reading: Result<(Node, Duration), String>,
+    /// Asked for once: slurmctld may not answer.
+    folders: OnceCell<Result<Vec<PathBuf>, String>>,
 }
 
 impl Facts {
@@ -86,6 +90,7 @@ impl Facts {
             wrong_args,
             roots,
             reading,
+            folders: OnceCell::new(),
         }
     }
 
@@ -116,14 +121,18 @@ impl Facts {
             || self.entry.as_ref().and_then(NodeEntry::gpus).is_some_and(|count| count > 0)
     }
 
-    /// Where Slurm looks for plugins that are named without a path.
-    pub fn plugin_folders(&self) -> Result<Vec<PathBuf>, String> {
-        let said = |conf: &SlurmConf| conf.value("PluginDir").map(str::to_owned);
-        let folders = match self.slurm.as_ref().ok().and_then(said) {
-            Some(folders) => folders,
-            None => said(&shown(self.conf_file())?).ok_or("scontrol shows no PluginDir")?,
-        };
-        Ok(folders.split(':').map(PathBuf::from).collect())
+    /// Where Slurm looks for plugins that are named without a path, or why that is
+    /// not known.
+    pub fn plugin_folders(&self) -> Result<&[PathBuf], &str> {
+        let folders = self.folders.get_or_init(|| {
+            let said = |conf: &SlurmConf| conf.value("PluginDir").map(str::to_owned);
+            let folders = match self.slurm.as_ref().ok().and_then(said) {
+                Some(folders) => folders,
+                None => said(&shown(self.conf_file())?).ok_or("scontrol shows no PluginDir")?,
+            };
+            Ok(folders.split(':').map(PathBuf::from).collect())
+        });
+        folders.as_deref().map_err(String::as_str)
     }
 }
 
@@ -170,14 +179,13 @@ fn read(
     nvml: Option<&Path>,
     deadline: Duration,
 ) -> Result<(Node, Duration), String> {
-    let program = env::current_exe().map_err(|error| error.to_string())?;
-    let (fsroot, nvml) =
-        (roots.fsroot().display().to_string(), nvml.map(|nvml| nvml.display().to_string()));
-    let mut words = vec!["snapshot", "--fresh", "--show", "--fsroot", &fsroot];
-    words.extend(nvml.as_deref().map(|nvml| ["--nvml", nvml]).into_iter().flatten());
+    let words = ["snapshot", "--fresh", "--show", "--fsroot"].map(OsString::from);
+    let mut args = [&words[..], &[roots.fsroot().into()]].concat();
+    args.extend(nvml.map(|nvml| ["--nvml".into(), nvml.into()]).into_iter().flatten());
     let begin = Instant::now();
-    let output = child::run(&program, &words, &[], deadline)?;
+    let answer = probe::run(Path::new(probe::SELF), &args, deadline);
+    let answer = answer.map_err(|error| error.to_string())?;
     let took = begin.elapsed();
-    let snapshot = Snapshot::parse(&output.stdout).map_err(|error| error.to_string())?;
+    let snapshot = Snapshot::parse(&answer).map_err(|error| error.to_string())?;
     Ok((snapshot.node, took))
 }

@@ -1,10 +1,11 @@
 //! What Slurm believes of the node's GPUs, against the machine.
 
 use std::fmt::Display;
+use std::path::PathBuf;
 
 use super::facts::Facts;
 use super::message::{Finding, messages};
-use crate::node::Node;
+use crate::node::{Node, Roots};
 use crate::slurm::{Fit, Misplaced, NodeEntry, NodeGres, fit, read_gres};
 
 messages! {
@@ -36,6 +37,8 @@ messages! {
         "list the files of the GPUs that are there: {right}";
     FILES_TWICE = Broken, "gres-files", "gres.conf lists {files} twice",
         "list each GPU's device file once: {right}";
+    FILES_ABSENT = Broken, "gres-files", "gres.conf lists {files}, which is not there",
+        "have it made before slurmd starts (nvidia-persistenced, or `nvidia-modprobe -c=NUMBER`): slurmd refuses to start";
     FILES_LEFT_OUT = Warning, "gres-files", "gres.conf leaves out {files}",
         "list it, unless it is kept back on purpose";
     FILES_ORDER = Warning, "gres-files", "gres.conf lists the GPUs in another order than PCI's, in which CUDA counts",
@@ -63,7 +66,7 @@ pub fn checks(facts: &Facts) -> Vec<Finding> {
     vec![
         detect(facts, &gres, node),
         count(entry, &gres, node, &fit),
-        files(&gres, node, &fit),
+        files(&gres, node, &fit, &facts.roots),
         cores(&fit),
         links(&fit),
     ]
@@ -132,7 +135,7 @@ fn count(entry: &NodeEntry, gres: &NodeGres, node: &Node, fit: &Fit) -> Finding 
     message.with(&values)
 }
 
-fn files(gres: &NodeGres, node: &Node, fit: &Fit) -> Finding {
+fn files(gres: &NodeGres, node: &Node, fit: &Fit, roots: &Roots) -> Finding {
     if fit.listed == 0 {
         return match gres.autodetect {
             Some(_) => FILES_DETECTED.plain(),
@@ -152,6 +155,16 @@ fn files(gres: &NodeGres, node: &Node, fit: &Fit) -> Finding {
     if !fit.repeated.is_empty() {
         return FILES_TWICE.with(&[("files", &fit.repeated.join(", ")), ("right", &right())]);
     }
+    let absent: Vec<&str> = gres
+        .gpus
+        .iter()
+        .flat_map(|gpu| &gpu.files)
+        .filter(|file| !device_path(file, roots).exists())
+        .map(String::as_str)
+        .collect();
+    if !absent.is_empty() {
+        return FILES_ABSENT.with(&[("files", &absent.join(", "))]);
+    }
     if let Some(right) = &fit.in_pci_order {
         return FILES_ORDER.with(&[("right", &right.join(","))]);
     }
@@ -161,6 +174,14 @@ fn files(gres: &NodeGres, node: &Node, fit: &Fit) -> Finding {
         return FILES_LEFT_OUT.with(&[("files", &files)]);
     }
     FILES.with(&[("listed", &fit.listed)])
+}
+
+/// Where a device file is: /dev belongs to the machine that is looked at.
+fn device_path(file: &str, roots: &Roots) -> PathBuf {
+    match file.strip_prefix("/dev/") {
+        Some(name) => roots.dev().join(name),
+        None => PathBuf::from(file),
+    }
 }
 
 fn device_files(minors: impl Iterator<Item = u32>) -> String {

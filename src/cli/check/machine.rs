@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::facts::Facts;
 use super::message::{Finding, Message, messages};
 use crate::node::snapshot::{Snapshot, SnapshotError};
-use crate::node::{Fact, Gpu, Node};
+use crate::node::{Fact, Gpu, Node, Roots, SickGpu};
 
 messages! {
     NVML = Ok, "nvml", "{gpus}, driver {driver}, read in {seconds} s";
@@ -28,6 +28,8 @@ messages! {
     USABLE = Ok, "usable-gpus", "all of them";
     USABLE_HIDDEN = Note, "usable-gpus", "GPUs {gpus} may not be opened from here",
         "run this outside of a job, where no device cgroup hides GPUs";
+    USABLE_NO_FILE = Warning, "usable-gpus", "no device file for GPUs {gpus}",
+        "have them made at boot (nvidia-persistenced, or `nvidia-modprobe -c=NUMBER`)";
     USABLE_NOT = Warning, "usable-gpus", "cannot be used: {gpus}",
         "drain the node and reset or replace them (`dmesg | grep -i xid`); gpubind goes on with the others";
 
@@ -56,7 +58,7 @@ const NO_PERMISSION: u32 = 4;
 pub fn checks(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![nvml(facts)];
     if let Some(node) = facts.node().filter(|node| !is_empty(node)) {
-        findings.extend([persistence(node), usable(node), mig(node)]);
+        findings.extend([persistence(node), usable(node, &facts.roots), mig(node)]);
     }
     if facts.has_gpus() {
         findings.push(snapshot(facts));
@@ -111,7 +113,7 @@ fn persistence(node: &Node) -> Finding {
     }
 }
 
-fn usable(node: &Node) -> Finding {
+fn usable(node: &Node, roots: &Roots) -> Finding {
     let (hidden, sick): (Vec<_>, Vec<_>) =
         node.sick.iter().partition(|gpu| gpu.code == NO_PERMISSION);
     if !sick.is_empty() {
@@ -121,11 +123,18 @@ fn usable(node: &Node) -> Finding {
         });
         return USABLE_NOT.with(&[("gpus", &sick.collect::<Vec<_>>().join(", "))]);
     }
-    if !hidden.is_empty() {
-        let hidden: Vec<String> = hidden.iter().map(|gpu| gpu.index.to_string()).collect();
-        return USABLE_HIDDEN.with(&[("gpus", &hidden.join(", "))]);
+    let has_no_file = |gpu: &SickGpu| {
+        let file = gpu.minor.map(|minor| roots.dev().join(format!("nvidia{minor}")));
+        file.is_some_and(|file| !file.exists())
+    };
+    let names = |gpus: &[&SickGpu]| {
+        gpus.iter().map(|gpu| gpu.index.to_string()).collect::<Vec<_>>().join(", ")
+    };
+    match hidden.iter().copied().partition::<Vec<_>, _>(|gpu| has_no_file(gpu)) {
+        (absent, _) if !absent.is_empty() => USABLE_NO_FILE.with(&[("gpus", &names(&absent))]),
+        (_, hidden) if !hidden.is_empty() => USABLE_HIDDEN.with(&[("gpus", &names(&hidden))]),
+        _ => USABLE.plain(),
     }
-    USABLE.plain()
 }
 
 fn mig(node: &Node) -> Finding {

@@ -40,7 +40,7 @@ messages! {
 
     ARGUMENTS = Ok, "plugin-arguments", "all understood";
     ARGUMENTS_WRONG = Warning, "plugin-arguments", "not understood: {error}",
-        "mend the word in {place}; until then it does not count";
+        "mend {place}; until then such a word does not count";
 
     POLICY = Ok, "site-policy", "{file} is understood";
     POLICY_NONE = Ok, "site-policy", "there is no {file}, so the built-in settings hold";
@@ -138,10 +138,11 @@ fn place(line: &PluginLine) -> String {
 }
 
 fn arguments(facts: &Facts, line: &PluginLine) -> Finding {
-    match facts.wrong_args.first() {
-        Some(error) => ARGUMENTS_WRONG.with(&[("error", error), ("place", &place(line))]),
-        None => ARGUMENTS.plain(),
+    if facts.wrong_args.is_empty() {
+        return ARGUMENTS.plain();
     }
+    let errors: Vec<String> = facts.wrong_args.iter().map(ToString::to_string).collect();
+    ARGUMENTS_WRONG.with(&[("error", &errors.join("; ")), ("place", &place(line))])
 }
 
 fn policy(facts: &Facts) -> Finding {

@@ -26,6 +26,9 @@ messages! {
     SHIM_FAILS = Broken, "worker-shim", "a program with LD_PRELOAD={file} complains: {why}",
         "install the libgpubind_worker.so of this machine's architecture, readable by everyone: every \
          program below a task would say that";
+    SHIM_UNSAFE = Broken, "worker-shim", "{file} {why}",
+        "install it anew as root's, mode 0755: it is loaded into programs of every user";
+    SHIM_OFF = Ok, "worker-shim", "not used: the site has workers=off";
     SHIM_UNKNOWN = Note, "worker-shim", "not checked: {why}";
 }
 
@@ -37,7 +40,11 @@ pub fn checks(facts: &Facts) -> Vec<Finding> {
     if facts.line().is_none() {
         return vec![PROGRAM_NONE.plain()];
     }
-    vec![program(&facts.site.program), shim(&facts.site.worker)]
+    let shim = match facts.site.request.workers {
+        Some(false) => SHIM_OFF.plain(),
+        _ => shim(&facts.site.worker),
+    };
+    vec![program(&facts.site.program), shim]
 }
 
 fn program(file: &Path) -> Finding {
@@ -63,6 +70,10 @@ fn shim(file: &Path) -> Finding {
     let name = file.display();
     if !file.exists() {
         return SHIM_MISSING.with(&[("file", &name)]);
+    }
+    // Before it is loaded into a program that may be root's.
+    if let Err(why) = probe::trust(file, 0) {
+        return SHIM_UNSAFE.with(&[("file", &name), ("why", &why)]);
     }
     let Some(program) = child::find("true") else {
         return SHIM_UNKNOWN.with(&[("why", &"there is no program `true` to load it into")]);
