@@ -205,7 +205,7 @@ fn what_is_bound_already_is_left_alone_and_nvml_is_not_read() {
             "has bound this process already",
         ),
         (
-            [&task[..], &[visible("0,1"), ("SLURM_STEP_GPUS", "0,1,2,3")]].concat(),
+            [&task[..], &[visible("0,1"), ("SLURM_GPUS_ON_NODE", "4")]].concat(),
             "Slurm has bound this task itself",
         ),
         ([&worker[..], &[("SLURM_GPUBIND", "off")]].concat(), "off was asked for"),

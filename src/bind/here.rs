@@ -6,7 +6,7 @@ use crate::node::{CpuSet, Node};
 use crate::plan::{Plan, Shape};
 use crate::step::{
     Allocation, BOUND_LOCAL_RANK, GpuLists, Numbered, Reach, Standing, WORKER, is_worker,
-    listed_cpus, names, task_ranks,
+    listed_cpus, names, step_gpu_count, task_ranks,
 };
 
 use super::arming::PRELOAD;
@@ -57,8 +57,8 @@ pub fn aside(
         return Some(StandAside::OneDevice);
     }
     // Another task has the rest, so this one's list is no step's.
-    let step = env("SLURM_STEP_GPUS").map_or(0, |list| names(&list).count());
-    let bound = standing.numbered == Numbered::Slurm && count < step;
+    let bound = standing.numbered == Numbered::Slurm
+        && step_gpu_count(env).is_some_and(|step| count < step);
     bound.then_some(StandAside::BoundBySlurm)
 }
 
