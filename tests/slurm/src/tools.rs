@@ -1,5 +1,7 @@
 //! `gpubind exec` and `gpubind report` in steps, with the plugin and without.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::Test;
@@ -121,6 +123,9 @@ fn launch(count: usize, command: &str) -> String {
     )
 }
 
+/// Prints what a worker sees, without a quote of the outer shell's.
+const SHOW: &str = "sh -c \"echo \\$CUDA_VISIBLE_DEVICES:\\$LOCAL_RANK\"";
+
 fn exec_gives_each_worker_one(cluster: &Cluster) {
     let program = cluster.program();
     let print = "sh -c 'echo $GPUBIND_LOCAL_RANK:$CUDA_VISIBLE_DEVICES:$LOCAL_RANK'";
@@ -149,12 +154,18 @@ fn exec_gives_each_worker_one(cluster: &Cluster) {
         each.sort_unstable();
         assert_eq!(each, ["0", "1", "2", "3", "4", "5", "6", "7"], "{request:?}");
     }
+    // Without exec in each worker: the task's shim does the same.
+    let around = format!("exec {} exec -- sh -c '{}'", program.display(), launch(8, SHOW));
+    let ran = run(cluster, &[&ONE_NODE[..], &step, &["sh", "-c", &around]].concat());
+    let said: BTreeSet<&str> = ran.stdout.lines().collect();
+    assert_eq!((ran.code, said.len()), (Some(0), 8), "{}{}", ran.stdout, ran.stderr);
+    assert!(said.iter().all(|line| line.ends_with(":0")), "{}", ran.stdout);
     // In a batch script without srun, whose SLURM_LOCALID is no task's.
     let root = cluster.folder().join("root");
     let script = format!("export GPUBIND_FSROOT={}\n{script}", root.display());
     let ran = cluster.batch(&["-N1", "--gpus-per-node=8"], &script);
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
-    let lines: std::collections::BTreeSet<&str> =
+    let lines: BTreeSet<&str> =
         ran.stdout.lines().filter_map(|line| line.split(':').nth(1)).collect();
     assert_eq!(lines.len(), 8, "{}", ran.stdout);
 }
