@@ -205,7 +205,7 @@ fn what_is_bound_already_is_left_alone_and_nvml_is_not_read() {
             "has bound this process already",
         ),
         (
-            [&task[..], &[visible("0,1"), ("SLURM_STEP_GPUS", "0,1,2,3")]].concat(),
+            [&task[..], &[visible("0,1"), ("SLURM_GPUS_ON_NODE", "4")]].concat(),
             "Slurm has bound this task itself",
         ),
         ([&worker[..], &[("SLURM_GPUBIND", "off")]].concat(), "off was asked for"),
@@ -319,6 +319,30 @@ fn no_nvml_one_that_hangs_and_one_that_crashes_cost_a_warning() {
     fs::remove_file(without.library()).unwrap();
     let (said, _) = unreadable(&without, &[]);
     assert!(said.contains("cannot load "), "{said}");
+}
+
+#[test]
+fn the_site_s_settings_hold_where_nothing_else_is_said() {
+    let fake = machine("two-cpu");
+    let etc = fake.path().join("etc");
+    fs::create_dir_all(&etc).unwrap();
+    let uuid = fake.machine.to_node().gpus[0].uuid.known().unwrap().clone();
+    let text = format!("mode = \"ordered\"\nids = \"uuid\"\nexclude = [\"{uuid}\"]\n");
+    fs::write(etc.join("gpubind.toml"), text).unwrap();
+    let env = [("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "2")];
+    let (after, said) = ran(&fake, &env, &[]);
+    if !rustix::process::geteuid().is_root() {
+        // Only root's file is believed, and rank 1 does not say so.
+        assert_eq!((after["CUDA_VISIBLE_DEVICES"].len(), &*said), (1, ""));
+        return;
+    }
+    let list: Vec<&str> = after["CUDA_VISIBLE_DEVICES"].split(',').collect();
+    assert!(list.len() == 7 && list.iter().all(|gpu| gpu.starts_with("GPU-") && *gpu != uuid));
+    let after = quiet(&fake, &env, &["--mode=single", "--ids=index"]);
+    assert_eq!(after["CUDA_VISIBLE_DEVICES"].len(), 1, "{after:?}");
+    fs::write(etc.join("gpubind.toml"), "mode = 3\n").unwrap();
+    let (_, said) = ran(&fake, &[], &[]);
+    assert!(said.contains("warning: the site's settings do not count: "), "{said}");
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! The edits for a process that no plugin has bound, from what it finds by itself:
 //! `gpubind exec`.
 
-use crate::config::{LocalRank, Mode, Settings};
+use crate::config::{DeviceName, LocalRank, Mode, Settings};
 use crate::node::{CpuSet, Node};
 use crate::plan::{Plan, Shape};
 use crate::step::{
     Allocation, BOUND_LOCAL_RANK, GpuLists, Numbered, Reach, Standing, WORKER, is_worker,
-    listed_cpus, names, task_ranks,
+    listed_cpus, names, step_gpu_count, task_ranks,
 };
 
-use super::arming::PRELOAD;
+use super::arming::{PRELOAD, Shim};
 use super::edits::{Outcome, Rank, StandAside, edits, edits_by};
 use super::leftovers::GIVEN;
 use super::warning::Warning;
@@ -26,6 +26,10 @@ pub struct Here<'a> {
     pub cpus: &'a CpuSet,
     /// What was asked for.
     pub settings: &'a Settings,
+    /// Devices that the admin keeps from all.
+    pub exclude: &'a [DeviceName],
+    /// The worker shim, for a task that keeps several devices.
+    pub worker: Option<Shim<'a>>,
     /// Its environment so far.
     pub env: &'a dyn Fn(&str) -> Option<String>,
 }
@@ -57,8 +61,8 @@ pub fn aside(
         return Some(StandAside::OneDevice);
     }
     // Another task has the rest, so this one's list is no step's.
-    let step = env("SLURM_STEP_GPUS").map_or(0, |list| names(&list).count());
-    let bound = standing.numbered == Numbered::Slurm && count < step;
+    let bound = standing.numbered == Numbered::Slurm
+        && step_gpu_count(env).is_some_and(|step| count < step);
     bound.then_some(StandAside::BoundBySlurm)
 }
 
@@ -78,7 +82,8 @@ pub fn edits_here(here: &Here) -> Outcome {
     let visible = (here.env)("CUDA_VISIBLE_DEVICES");
     let given = visible.as_deref().is_some_and(|visible| is_given(visible, here.env));
     let launched = matches!(here.standing.numbered, Numbered::By(_));
-    let mut allocation = allocation(here, visible.as_deref(), given);
+    let allocation = allocation(here, visible.as_deref(), given);
+    let mut allocation = allocation.without(here.exclude, here.node.ok());
     let mut settings = here.settings.clone();
     if launched {
         allocation.narrowed = None;
@@ -102,7 +107,7 @@ pub fn edits_here(here: &Here) -> Outcome {
             None => here.standing.local_rank.checked_rem(devices).unwrap_or(0),
         },
         ranks: ranks.as_ref(),
-        worker: None,
+        worker: here.worker.filter(|_| !launched),
         env: here.env,
     };
     let listed = given.then(|| Plan::as_listed(count, devices, Shape::Single).ok()).flatten();
@@ -112,6 +117,9 @@ pub fn edits_here(here: &Here) -> Outcome {
     };
     if outcome.edits.is_err() {
         outcome.undo.clear();
+    }
+    // Where the admin keeps devices back, the warning is about that.
+    if outcome.edits.is_err() && allocation.excluded == 0 {
         outcome.warnings = vec![match (here.node, visible) {
             (Err(reason), _) => Warning::NothingKnown { reason: reason.to_owned() },
             (Ok(_), Some(list)) => Warning::NamesNothing { list },

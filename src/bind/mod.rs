@@ -21,3 +21,4 @@ pub use here::{Here, aside, edits_here};
 pub use leftovers::{GIVEN, SHARED, leftovers};
 pub use report::{Locality, RankReport};
 pub use warning::Warning;
+pub use worker::LIBRARY;

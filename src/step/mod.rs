@@ -23,5 +23,6 @@ pub use layout::{Distribution, Layout, LayoutError, cores, layout, sockets};
 pub use ranks::{Ranks, master_port};
 pub use reach::{Reach, own_cpus, reach};
 pub use standing::{
-    BOUND_LOCAL_RANK, Numbered, Standing, WORKER, is_worker, standing, task, task_ranks,
+    BOUND_LOCAL_RANK, Numbered, Standing, WORKER, is_worker, standing, step_gpu_count, task,
+    task_ranks,
 };

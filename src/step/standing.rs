@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::launcher::{LAUNCHERS, Launcher};
-use super::{Ranks, master_port};
+use super::{Ranks, master_port, names};
 use crate::config::RANK_ENV_SET;
 
 /// Who has numbered a process.
@@ -90,6 +90,16 @@ pub fn task(env: Env) -> Option<Standing> {
         rank: number(env, "SLURM_PROCID"),
         numbered: Numbered::Slurm,
     })
+}
+
+/// How many devices the step has on this node, as Slurm tells its tasks.
+///
+/// Where Slurm has bound a task, that task's SLURM_STEP_GPUS holds its own devices only;
+/// SLURM_GPUS_ON_NODE still counts the step's, in all releases from 22.05 on.
+pub fn step_gpu_count(env: Env) -> Option<usize> {
+    let on_node = number(env, "SLURM_GPUS_ON_NODE");
+    let listed = env("SLURM_STEP_GPUS").map(|list| names(&list).count());
+    on_node.max(listed).filter(|count| *count > 0)
 }
 
 /// What a program that reads RANK and the like should find in a task of Slurm's, by
@@ -235,6 +245,24 @@ mod tests {
         assert_eq!(task("9", "19", "0"), (1, Some(3), Some(9), "Slurm".into()));
         let below = (5, None, Some(5), "torchrun".into());
         assert_eq!(task("5", "8", "5"), below, "one torchrun below each task");
+    }
+
+    #[test]
+    fn the_step_s_devices_are_counted_where_slurm_has_bound_the_task_too() {
+        for (on_node, listed, count) in [
+            (Some("8"), Some("0,1"), Some(8)),
+            (Some("8"), None, Some(8)),
+            (None, Some("4,5,6"), Some(3)),
+            (None, Some(""), None),
+            (None, None, None),
+        ] {
+            let env = |name: &str| match name {
+                "SLURM_GPUS_ON_NODE" => on_node.map(str::to_owned),
+                "SLURM_STEP_GPUS" => listed.map(str::to_owned),
+                _ => None,
+            };
+            assert_eq!(step_gpu_count(&env), count);
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::bind::{GIVEN, Locality, SHARED};
 use crate::config::{REQUEST_VARIABLE, Request};
 use crate::node::{CpuSet, Device, Node};
-use crate::step::{Allocation, GpuLists, Reach, Standing, names, own_cpus};
+use crate::step::{Allocation, Reach, Standing, own_cpus, step_gpu_count};
 
 /// One process, as `--json` prints it; what is not known is null.
 #[derive(Debug, Serialize)]
@@ -115,17 +115,16 @@ fn describe(machine: &Machine, device: Device, cpus: &CpuSet) -> Option<DeviceRe
     })
 }
 
-/// The step's other devices: by SLURM_STEP_GPUS, which a task keeps whatever it sees;
-/// elsewhere all that can be reached. Of MIG instances it is not known which can be.
+/// How many other devices the step has, as Slurm tells, else the machine; and how many of
+/// the machine's others the process can reach, which are the step's where Slurm closes
+/// the rest. Of MIG instances it is not known.
 fn peers(machine: &Machine, seen: &[Device]) -> Option<Peers> {
     if seen.iter().any(|device| device.mig.is_some()) {
         return None;
     }
-    let step_gpus = env::var("SLURM_STEP_GPUS").ok().filter(|list| !list.is_empty());
-    let counted = step_gpus.as_deref().map(|list| names(list).count());
-    let lists = GpuLists { visible: None, step_gpus };
-    let step = Allocation::find(machine.node, machine.reach, &lists);
-    let others = step.devices().iter().filter(|device| !seen.contains(device)).count();
-    let count = counted.map_or(others, |counted| counted.saturating_sub(seen.len()));
+    let all = Allocation::seen(machine.node, machine.reach, None);
+    let others = all.iter().filter(|device| !seen.contains(device)).count();
+    let step = step_gpu_count(&|name| env::var(name).ok());
+    let count = step.map_or(others, |step| step.saturating_sub(seen.len()));
     Some(Peers { count, reachable: others.min(count) })
 }

@@ -23,6 +23,7 @@ mod quiet;
 mod requests;
 mod site;
 mod symbols;
+mod tools;
 mod torch;
 mod trouble;
 mod uuids;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         cpu_sets::TESTS,
         gres::TESTS,
         uuids::TESTS,
+        tools::TESTS,
         trouble::TESTS,
         check::TESTS,
         site::TESTS,

@@ -1,18 +1,21 @@
-//! `gpubind exec`: binds this process, then becomes the command.
+//! `gpubind exec`: binds this process, then becomes the command. What this machine's
+//! admin has set for it is in `site`.
+
+mod site;
 
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{self, Command};
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::MachineArgs;
-use crate::bind::{Here, Outcome, StandAside, Warning, aside, edits_here};
-use crate::config::{REQUEST_VARIABLE, Request, RequestError, Settings};
+use crate::bind::{Here, Outcome, Shim, StandAside, Warning, aside, edits_here};
+use crate::config::{Effective, REQUEST_VARIABLE, Request, RequestError, Settings, Site};
 use crate::step::{Numbered, Reach, Standing, own_cpus, reach, standing};
 
 /// Run a command with its nearest GPU, with or without Slurm
@@ -25,9 +28,9 @@ use crate::step::{Numbered, Reach, Standing, own_cpus, reach, standing};
 ///
 /// A worker of a launcher gets exactly one GPU. Otherwise a process is a task: with fewer
 /// tasks than GPUs each keeps its share, nearest first, unless --mode=single says
-/// otherwise.
+/// otherwise; torchrun or mpirun as COMMAND has each worker take its entry.
 ///
-/// SLURM_GPUBIND holds defaults for the items. If the GPUs cannot be read, they are given
+/// SLURM_GPUBIND and gpubind.toml hold defaults for the items. If the GPUs cannot be read, they are given
 /// in their own order, with a warning; COMMAND is started all the same.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Exit codes: COMMAND's; 126 if it cannot be run, 127 if it is not found, \
@@ -119,10 +122,16 @@ impl ExecError {
 pub fn run(args: &ExecArgs, out: &mut dyn Write) -> Result<(), ExecError> {
     let env = |name: &str| env::var(name).ok();
     let standing = standing(&env);
-    let settings = settings(args, &standing)?;
+    let site = site::site(&args.machine.roots(), &env).unwrap_or_else(|error| {
+        if standing.local_rank == 0 {
+            say(&format!("warning: the site's settings do not count: {error}"));
+        }
+        Effective::new([]).site()
+    });
+    let settings = settings(args, &standing, &site)?;
     let outcome = match aside(&standing, &settings, &env) {
         Some(why) => Outcome { edits: Err(why), undo: Vec::new(), warnings: Vec::new() },
-        None => bind(args, &standing, &settings),
+        None => bind(args, &standing, &settings, &site),
     };
     tell(&outcome, &standing, &settings)?;
     let changes = Changes::of(outcome);
@@ -139,8 +148,8 @@ pub fn run(args: &ExecArgs, out: &mut dyn Write) -> Result<(), ExecError> {
     Err(ExecError::Run { command: program.to_string_lossy().into_owned(), error })
 }
 
-/// The options over SLURM_GPUBIND over the defaults.
-fn settings(args: &ExecArgs, standing: &Standing) -> Result<Settings, ExecError> {
+/// The options over SLURM_GPUBIND over the site's over the defaults.
+fn settings(args: &ExecArgs, standing: &Standing, site: &Site) -> Result<Settings, ExecError> {
     let given = [&args.mode, &args.ids, &args.local_rank, &args.rank_env].into_iter().flatten();
     let given: Vec<&str> = given.map(String::as_str).collect();
     let asked: Request = given.join(",").parse()?;
@@ -151,11 +160,12 @@ fn settings(args: &ExecArgs, standing: &Standing) -> Result<Settings, ExecError>
         }
         Request::default()
     });
-    let settings = Settings::from(&asked.or(&inherited));
+    let settings = Settings::of(Some(&asked.or(&inherited)), site);
     Ok(Settings { verbose: settings.verbose || args.verbose, ..settings })
 }
 
-fn bind(args: &ExecArgs, standing: &Standing, settings: &Settings) -> Outcome {
+fn bind(args: &ExecArgs, standing: &Standing, settings: &Settings, site: &Site) -> Outcome {
+    let shim = site::shim(site);
     let node = args.machine.node_within(Duration::from_secs(args.deadline));
     let node = node.map_err(|error| error.to_string());
     let reach = match &node {
@@ -168,6 +178,9 @@ fn bind(args: &ExecArgs, standing: &Standing, settings: &Settings) -> Outcome {
         standing,
         cpus: &own_cpus(),
         settings,
+        exclude: &site.exclude,
+        // The command has this process's number.
+        worker: shim.as_deref().map(|file| Shim { file, process: process::id() }),
         env: &|name| env::var(name).ok(),
     })
 }

@@ -1,0 +1,270 @@
+//! `gpubind exec` and `gpubind report` in steps, with the plugin and without.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::Test;
+use crate::cluster::{CONSTRAINED, Cluster, OPEN, PLAIN, Ran, Tasks, each, ours, tasks_of};
+
+pub const TESTS: &[Test] = &[
+    ("exec_binds_tasks_like_the_plugin", &[PLAIN, OPEN, CONSTRAINED], exec_binds_like_the_plugin),
+    ("exec_leaves_bound_tasks_alone", &[OPEN, CONSTRAINED], exec_leaves_bound_tasks_alone),
+    ("exec_gives_each_worker_one_gpu", &[PLAIN, OPEN, CONSTRAINED], exec_gives_each_worker_one),
+    ("report_prints_the_table_of_a_job", &[OPEN, CONSTRAINED], report_prints_the_table),
+    ("report_check_passes_good_steps", &[OPEN, CONSTRAINED, PLAIN], report_check_passes),
+    ("report_check_finds_what_is_wrong", &[OPEN, CONSTRAINED], report_check_finds_what_is_wrong),
+];
+
+const ONE_NODE: [&str; 2] = ["srun", "-N1"];
+/// Ranks 0, 1, 4 and 5 on the second NUMA node's CPU.
+const CROSSED: &str = "--cpu-bind=map_cpu:1,1,0,0,1,1,0,0";
+
+/// Runs a command that looks at the cluster's machine; `gpubind` as a word of it is the
+/// program's name.
+fn run(cluster: &Cluster, words: &[&str]) -> Ran {
+    let root = cluster.folder().join("root");
+    let library = root.join("nvml/libnvidia-ml.so.1");
+    let machine =
+        [("GPUBIND_FSROOT", root.to_str().unwrap()), ("GPUBIND_NVML", library.to_str().unwrap())];
+    let program = cluster.program();
+    let program = program.to_str().unwrap();
+    let words: Vec<&str> =
+        words.iter().map(|word| if *word == "gpubind" { program } else { word }).collect();
+    cluster.run_with(&machine, &words)
+}
+
+/// Each task's environment in a step that ends well without a word from gpubind.
+fn tasks(cluster: &Cluster, options: &[&str], command: &[&str]) -> Tasks {
+    let node = cluster.node(0);
+    let words = [&ONE_NODE[..], &["-w", &node, "--label"], options, command].concat();
+    let ran = run(cluster, &words);
+    assert_eq!((ran.code, &ours(&ran.stderr)[..]), (Some(0), &[""; 0][..]), "{}", ran.stderr);
+    tasks_of(&ran.stdout)
+}
+
+const EXEC: [&str; 4] = ["gpubind", "exec", "--", "env"];
+
+fn exec_binds_like_the_plugin(cluster: &Cluster) {
+    for (count, bind, mode) in [
+        ("8", CROSSED, "auto"),
+        ("2", "--cpu-bind=map_cpu:1,0", "auto"),
+        ("3", "--cpu-bind=map_cpu:1,0,1", "single"),
+        ("4", "--cpu-bind=map_cpu:1,0,0,1", "ordered"),
+        ("5", "--cpu-bind=mask_cpu:0x3", "first"),
+        ("16", CROSSED, "share"),
+    ] {
+        let step = ["-n", count, "--gpus-per-node=8", bind];
+        let item = format!("--mode={mode}");
+        let ours = ["gpubind", "exec", &item, "--", "env"];
+        let by_exec = tasks(cluster, &step, &ours);
+        assert_eq!(by_exec.len().to_string(), count);
+        if cluster.kind == PLAIN {
+            // There is no plugin to compare with, but what was planned before the step.
+            let words = ["gpubind", "plan", "--json", "--tasks", count, bind, &item];
+            let planned: Value = serde_json::from_str(&run(cluster, &words).stdout).unwrap();
+            let planned = planned["tasks"].as_array().unwrap().iter();
+            let planned: Vec<&str> =
+                planned.map(|task| task["visible"].as_str().unwrap()).collect();
+            assert_eq!(each(&by_exec, "CUDA_VISIBLE_DEVICES"), planned, "{count} {mode}");
+            continue;
+        }
+        let request = format!("--gpu-bind=spank:{mode}");
+        let by_plugin = tasks(cluster, &[&step[..], &[&request]].concat(), &["env"]);
+        let mut names: Vec<&str> = Vec::new();
+        for env in by_plugin.values().chain(by_exec.values()) {
+            names.extend(env.keys().map(String::as_str).filter(|name| compares(name)));
+        }
+        names.sort_unstable();
+        names.dedup();
+        assert!(names.contains(&"GPUBIND_GPU_UUID"), "{names:?}");
+        for name in names {
+            assert_eq!(each(&by_exec, name), each(&by_plugin, name), "{name}: {count} {mode}");
+        }
+    }
+}
+
+/// What gpubind sets, but for what it keeps for itself and what differs between steps.
+fn compares(name: &str) -> bool {
+    let ranks =
+        ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR"];
+    let set = ["CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"];
+    let own = ["GPUBIND_FSROOT", "GPUBIND_NVML", "GPUBIND_WORKERS"];
+    let ours = name.starts_with("GPUBIND_") && !own.contains(&name);
+    ranks.contains(&name) || set.contains(&name) || ours
+}
+
+fn exec_leaves_bound_tasks_alone(cluster: &Cluster) {
+    for request in [
+        &["--gpus-per-node=8", "--gpu-bind=spank:single"][..],
+        &["--gpus-per-node=8", "--gpu-bind=spank"],
+        &["--gpus-per-node=8", "--gpu-bind=spank:ordered"],
+        &["--gpus-per-node=8", "--gpu-bind=single:1"],
+        &["--gpus-per-node=8", "--gpu-bind=mask_gpu:0x3,0xc,0x30,0xc0"],
+        &["--gpus-per-task=1"],
+        &["--gpus-per-task=2"],
+    ] {
+        let step = [&["-n4", CROSSED], request].concat();
+        let before = tasks(cluster, &step, &["env"]);
+        let after = tasks(cluster, &step, &EXEC);
+        for name in ["CUDA_VISIBLE_DEVICES", "GPUBIND_GPU_UUID", "GPUBIND_VISIBLE", "LOCAL_RANK"] {
+            assert_eq!(each(&after, name), each(&before, name), "{request:?}");
+        }
+    }
+}
+
+/// What one task's script starts in the background, as torchrun would.
+fn launch(count: usize, command: &str) -> String {
+    format!(
+        "for i in $(seq 0 {last}); do \
+         LOCAL_RANK=$i LOCAL_WORLD_SIZE={count} RANK=$i WORLD_SIZE={count} TORCHELASTIC_RUN_ID=x \
+         {command} & pids=\"$pids $!\"; done; r=0; for p in $pids; do wait $p || r=1; done; exit $r",
+        last = count - 1
+    )
+}
+
+/// Prints what a worker sees, without a quote of the outer shell's.
+const SHOW: &str = "sh -c \"echo \\$CUDA_VISIBLE_DEVICES:\\$LOCAL_RANK\"";
+
+fn exec_gives_each_worker_one(cluster: &Cluster) {
+    let program = cluster.program();
+    let print = "sh -c 'echo $GPUBIND_LOCAL_RANK:$CUDA_VISIBLE_DEVICES:$LOCAL_RANK'";
+    let script = launch(8, &format!("{} exec -- {print}", program.display()));
+    let step = ["-n1", "--gpus-per-node=8", "--cpu-bind=none"];
+    let requests: &[&[&str]] =
+        if cluster.kind == PLAIN { &[&[]] } else { &[&[], &["--gpu-bind=spank"]] };
+    for request in requests {
+        let words = [&ONE_NODE[..], &step, request, &["sh", "-c", &script]].concat();
+        let ran = run(cluster, &words);
+        assert_eq!((ran.code, &ours(&ran.stderr)[..]), (Some(0), &[""; 0][..]), "{}", ran.stderr);
+        let mut lines: Vec<Vec<&str>> =
+            ran.stdout.lines().map(|line| line.split(':').collect()).collect();
+        lines.sort();
+        let numbers: Vec<&str> = lines.iter().map(|line| line[0]).collect();
+        assert_eq!(numbers, ["0", "1", "2", "3", "4", "5", "6", "7"], "{request:?}");
+        assert!(lines.iter().all(|line| line[2] == "0"), "{lines:?}");
+        let list: Vec<&str> = lines.iter().map(|line| line[1]).collect();
+        if !request.is_empty() {
+            // The task's own list is in plan order, and each worker takes its entry.
+            let words = [&step[..], request].concat();
+            let task = tasks(cluster, &words, &["env"]);
+            assert_eq!(each(&task, "CUDA_VISIBLE_DEVICES"), [list.join(",")]);
+        }
+        let mut each: Vec<&str> = list;
+        each.sort_unstable();
+        assert_eq!(each, ["0", "1", "2", "3", "4", "5", "6", "7"], "{request:?}");
+    }
+    // Without exec in each worker: the task's shim does the same.
+    let around = format!("exec {} exec -- sh -c '{}'", program.display(), launch(8, SHOW));
+    let ran = run(cluster, &[&ONE_NODE[..], &step, &["sh", "-c", &around]].concat());
+    let said: BTreeSet<&str> = ran.stdout.lines().collect();
+    assert_eq!((ran.code, said.len()), (Some(0), 8), "{}{}", ran.stdout, ran.stderr);
+    assert!(said.iter().all(|line| line.ends_with(":0")), "{}", ran.stdout);
+    // In a batch script without srun, whose SLURM_LOCALID is no task's.
+    let root = cluster.folder().join("root");
+    let script = format!("export GPUBIND_FSROOT={}\n{script}", root.display());
+    let ran = cluster.batch(&["-N1", "--gpus-per-node=8"], &script);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    let lines: BTreeSet<&str> =
+        ran.stdout.lines().filter_map(|line| line.split(':').nth(1)).collect();
+    assert_eq!(lines.len(), 8, "{}", ran.stdout);
+}
+
+fn report_prints_the_table(cluster: &Cluster) {
+    let step = ["srun", "-N2", "--ntasks-per-node=8", "--gpus-per-node=8"];
+    let words = [&step[..], &["--gpu-bind=spank", "gpubind", "report"]].concat();
+    let ran = run(cluster, &words);
+    assert_eq!((ran.code, &ours(&ran.stderr)[..]), (Some(0), &[""; 0][..]));
+    let mut rows: Vec<Vec<&str>> = ran
+        .stdout
+        .lines()
+        .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+        .collect();
+    rows.sort_by_key(|row: &Vec<&str>| row[0].parse::<u32>().unwrap());
+    assert_eq!(rows.len(), 16, "{}", ran.stdout);
+    for (rank, row) in rows.iter().enumerate() {
+        let (node, local) = (cluster.node(rank / 8), (rank % 8).to_string());
+        assert_eq!((row[0], row[1], row[2]), (&*rank.to_string(), &*node, &*local));
+        assert_eq!(row[row.len() - 2..], ["7 of 7", "Slurm"], "{row:?}");
+    }
+    // Slurm's own binding closes the device cgroup around each task, where there is one.
+    let words = [&ONE_NODE[..], &["-n4", "--gpus-per-task=1", "gpubind", "report", "--json"]];
+    let ran = run(cluster, &words.concat());
+    for line in ran.stdout.lines() {
+        let peers = serde_json::from_str::<Value>(line).unwrap()["peers"].clone();
+        let reachable = if cluster.kind == CONSTRAINED { 0 } else { 3 };
+        assert_eq!(peers, serde_json::json!({"count": 3, "reachable": reachable}), "{line}");
+    }
+    assert_eq!(ran.stdout.lines().count(), 4);
+}
+
+const CHECK: [&str; 4] = ["gpubind", "report", "--check", "--wait=20"];
+
+/// What a step says whose ranks check themselves.
+fn check(cluster: &Cluster, options: &[&str], command: &[&str]) -> Ran {
+    run(cluster, &[&ONE_NODE[..], options, command].concat())
+}
+
+fn passes(cluster: &Cluster, options: &[&str], command: &[&str]) {
+    let ran = check(cluster, options, command);
+    let said = ours(&ran.stderr);
+    assert_eq!((ran.code, &said[..]), (Some(0), &[""; 0][..]), "{options:?}: {}", ran.stderr);
+}
+
+fn report_check_passes(cluster: &Cluster) {
+    let by_exec = [&["gpubind", "exec", "--"][..], &CHECK].concat();
+    let step = ["-n8", "--gpus-per-node=8"];
+    passes(cluster, &step, &by_exec);
+    passes(cluster, &["-n2", "--gpus-per-node=8"], &by_exec);
+    let program = cluster.program();
+    let each = format!("{0} exec -- {0} report --check --wait=20", program.display());
+    passes(cluster, &["-n1", "--gpus-per-node=8"], &["sh", "-c", &launch(8, &each)]);
+    if cluster.kind == PLAIN {
+        return;
+    }
+    for mode in ["auto", "single", "ordered", "first", "ids=uuid"] {
+        let request = format!("--gpu-bind=spank:{mode}");
+        passes(cluster, &[&step[..], &[&request]].concat(), &CHECK);
+    }
+    passes(cluster, &["-n2", "--gpus-per-node=8", "--gpu-bind=spank"], &CHECK);
+    passes(cluster, &["-n16", "--gpus-per-node=8", "--gpu-bind=spank:share"], &CHECK);
+    passes(cluster, &["-n4", "--gpus-per-task=1"], &CHECK);
+    // Two nodes on one machine do not meet.
+    let two = ["srun", "-N2", "--ntasks-per-node=4", "--gpus-per-node=4", "--gpu-bind=spank"];
+    let ran = run(cluster, &[&two[..], &CHECK].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(ran.stdout.lines().count(), 8);
+}
+
+fn report_check_finds_what_is_wrong(cluster: &Cluster) {
+    let fails = |options: &[&str], ranks: usize, part: &str| {
+        let ran = check(cluster, options, &CHECK);
+        assert_eq!(ran.code, Some(1), "{options:?}: {}", ran.stderr);
+        let said = ours(&ran.stderr);
+        let failed =
+            said.iter().filter(|line| line.contains("check failed") && line.contains(part));
+        assert_eq!(failed.count(), ranks, "{options:?}: {}", ran.stderr);
+    };
+    let step = ["-n4", "--gpus-per-node=4"];
+    fails(&step, 4, "is shared with rank");
+    let shared = ["-n8", "--gpus-per-node=4", "--gpu-bind=spank"];
+    fails(&shared, 8, "and nobody asked for `share`");
+    let prolog = cluster.folder().join("prolog.sh");
+    let script = "#!/bin/sh\n[ $SLURM_LOCALID != 2 ] || echo export CUDA_VISIBLE_DEVICES=7\n";
+    write_script(&prolog, script);
+    let prolog = format!("--task-prolog={}", prolog.display());
+    let changed = [&["-n4", "--gpus-per-node=8", "--gpu-bind=spank:single"][..], &[&prolog]];
+    fails(&changed.concat(), 1, "rank 2 on ");
+    fails(&changed.concat(), 1, "CUDA_VISIBLE_DEVICES is \"7\", but gpubind has set ");
+    let script = "#!/bin/sh\necho export CUDA_VISIBLE_DEVICES=12\n";
+    write_script(&cluster.folder().join("prolog.sh"), script);
+    fails(&changed.concat(), 4, "names no GPU of this process's");
+}
+
+/// By a process of its own: what this one had open for writing, a child might still
+/// hold when the script is to be run.
+fn write_script(file: &std::path::Path, text: &str) {
+    let write = format!("printf %s \"$1\" >'{0}' && chmod 755 '{0}'", file.display());
+    let done = std::process::Command::new("sh").args(["-c", &write, "sh", text]).status();
+    assert!(done.unwrap().success());
+}
