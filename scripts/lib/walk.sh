@@ -15,6 +15,7 @@ walk() {
     start_slurm
     say_release
     installs
+    checks_the_node
     binds_a_job
     sets_a_default
     breaks_and_mends
@@ -38,6 +39,11 @@ installs() {
     restarts_slurmd
 }
 
+checks_the_node() {
+    headline "Is the node set up right?"
+    root_types "gpubind check"
+}
+
 binds_a_job() {
     headline "A user asks for it"
     alice_types "$step gpubind report"
@@ -59,6 +65,8 @@ breaks_and_mends() {
     headline "Break the site file: no job is stopped, and each is told"
     root_types "echo 'mood = \"single\"' >>$site"
     root_types_in_vain "gpubind config"
+    root_types_in_vain "gpubind check | grep -E '^(warning|broken)'"
+    answers "$site:" 1
     alice_types "$step gpubind report"
     answers " 0,1,2,3,4,5,6,7" 2
     root_types "grep 'error: gpubind' /var/log/slurm/slurmd.log"
@@ -98,6 +106,7 @@ upgrades_slurm() {
     headline "Another Slurm under it, nothing else done: $(on_node slurmd -V)"
     [ "$(sha256sum <"$node$plugin")" = "$before" ] || wrong "the plugin is another one"
     root_types "dpkg --verify gpubind"
+    root_types "gpubind check | grep -v '^ok'"
     alice_types "$step gpubind report"
     local_ranks 2
     alice_types "$step --gpu-bind=spank:ordered gpubind report"
@@ -108,10 +117,15 @@ uninstalls() {
     headline "Take it away"
     root_types "dpkg --remove gpubind"
     alice_types "$step hostname"
+    [ "$answer" = "$node_name"$'\n'"$node_name" ] || wrong "the missing plugin is noticed"
+    root_types "dpkg -i /root/gpubind_*.deb"
+    alice_types "$step gpubind report"
+    local_ranks 2
     root_types "dpkg --purge gpubind"
     root_types "sed -i '/^include/d' /etc/slurm/plugstack.conf"
     restarts_slurmd
     alice_types "$step hostname"
+    [ "$answer" = "$node_name"$'\n'"$node_name" ] || wrong "the missing plugin is noticed"
     is_clean
     nothing_is_left
 }
@@ -131,13 +145,13 @@ say_out() { [ -z "$1" ] || printf '%s\n' "$1"; }
 # Sets answer.
 root_types() {
     say_typed '#' "$1"
-    answer=$(on_node bash -c "$1" 2>&1 </dev/null) || { say_out "$answer" && wrong "it failed"; }
+    answer=$(on_node bash -o pipefail -c "$1" 2>&1 </dev/null) || { say_out "$answer" && wrong "it failed"; }
     say_out "$answer"
 }
 
 root_types_in_vain() {
     say_typed '#' "$1"
-    answer=$(on_node bash -c "$1" 2>&1 </dev/null) && wrong "it did not fail"
+    answer=$(on_node bash -o pipefail -c "$1" 2>&1 </dev/null) && wrong "it did not fail"
     say_out "$answer"
 }
 

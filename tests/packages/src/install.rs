@@ -1,0 +1,136 @@
+//! scripts/install: again, over an admin's changes, and away.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gpubind::config::{Origin, PlugstackArgs};
+
+use crate::{Test, dist, root, run};
+
+pub const TESTS: &[Test] = &[
+    ("an_installed_file_is_replaced_by_renaming", an_installed_file_is_replaced_by_renaming),
+    ("an_admins_changes_survive_and_all_else_goes", an_admins_changes_survive),
+    ("a_dry_run_changes_nothing", a_dry_run_changes_nothing),
+    ("another_prefix_is_told_to_the_plugin", another_prefix_is_told_to_the_plugin),
+];
+
+const PLUGIN: &str = "usr/lib/gpubind/spank_gpubind.so";
+const SITE: &str = "etc/gpubind.toml";
+const LINE: &str = "etc/slurm/plugstack.conf.d/gpubind.conf";
+
+/// Runs scripts/install into a folder, and gives back what it says.
+pub fn install(folder: &Path, options: &[&str]) -> String {
+    let mut command = Command::new(root().join("scripts/install"));
+    command.arg("--no-build").arg("--destdir").arg(folder).args(options);
+    run(&mut command).1
+}
+
+/// A running slurmstepd has the plugin mapped: what it has must not change.
+fn an_installed_file_is_replaced_by_renaming() {
+    let there = tempfile::tempdir().unwrap();
+    install(there.path(), &[]);
+    let plugin = there.path().join(PLUGIN);
+    let old = b"an older plugin";
+    fs::write(&plugin, old).unwrap();
+    let mut held = File::open(&plugin).unwrap();
+    let said = install(there.path(), &[]);
+    assert!(said.contains(&format!("install /{PLUGIN}\n")), "{said}");
+    assert!(!said.contains("/usr/bin/gpubind"), "what is the same stays: {said}");
+    assert_ne!(plugin.metadata().unwrap().ino(), held.metadata().unwrap().ino());
+    let mut read = Vec::new();
+    held.read_to_end(&mut read).unwrap();
+    assert_eq!(read, old);
+    assert_eq!(fs::read(&plugin).unwrap(), fs::read(dist().join("lib/spank_gpubind.so")).unwrap());
+    let folder = plugin.parent().unwrap().read_dir().unwrap();
+    let names: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
+    assert!(!names.iter().any(|name| name.to_string_lossy().contains(".new")), "{names:?}");
+}
+
+fn an_admins_changes_survive() {
+    let there = tempfile::tempdir().unwrap();
+    let at = |path: &str| there.path().join(path);
+    fs::create_dir_all(at("usr/bin")).unwrap();
+    fs::write(at("usr/bin/other"), "").unwrap();
+    install(there.path(), &[]);
+    assert_eq!(install(there.path(), &[]), "", "nothing is new");
+    fs::write(at(SITE), "mode = \"single\"\n").unwrap();
+    fs::write(at(LINE), "# not now\n").unwrap();
+    // Another version comes with another site file: as if this one's had come before.
+    let record = at("usr/lib/gpubind/installed");
+    let of_site = |line: &str| line.ends_with(&format!(" /{SITE}"));
+    let lines = fs::read_to_string(&record).unwrap();
+    let lines = lines.lines().map(|line| match of_site(line) {
+        true => format!("config 0123 /{SITE}\n"),
+        false => format!("{line}\n"),
+    });
+    fs::write(&record, lines.collect::<String>()).unwrap();
+    let said = install(there.path(), &[]);
+    assert!(said.contains(&format!("kept: /{SITE}, which you have changed")), "{said}");
+    assert!(!said.contains(LINE), "this version's is no news: {said}");
+    assert_eq!(fs::read_to_string(at(SITE)).unwrap(), "mode = \"single\"\n");
+    assert_eq!(
+        fs::read(at(&format!("{SITE}.new"))).unwrap(),
+        fs::read(dist().join("etc/gpubind.toml")).unwrap()
+    );
+
+    let said = install(there.path(), &["--uninstall"]);
+    assert!(said.contains(&format!("kept: /{SITE}, which you have changed")), "{said}");
+    assert!(said.contains(&format!("kept: /{LINE}.saved, which you have changed")), "{said}");
+    let mut left = Vec::new();
+    walk(there.path(), &mut left);
+    left.sort();
+    let expected = [SITE, &format!("{LINE}.saved"), "usr/bin/other"];
+    assert_eq!(left, expected.map(|path| there.path().join(path)));
+
+    // It comes back as it was.
+    install(there.path(), &[]);
+    assert_eq!(fs::read_to_string(at(LINE)).unwrap(), "# not now\n");
+    assert_eq!(fs::read_to_string(at(SITE)).unwrap(), "mode = \"single\"\n");
+    // One that the admin has removed stays away.
+    fs::remove_file(at(LINE)).unwrap();
+    let said = install(there.path(), &[]);
+    assert!(said.contains(&format!("left away: /{LINE}")), "{said}");
+    assert!(!at(LINE).exists());
+}
+
+fn a_dry_run_changes_nothing() {
+    let there = tempfile::tempdir().unwrap();
+    let said = install(there.path(), &["--dry-run"]);
+    assert!(said.contains("would install /usr/bin/gpubind\n"), "{said}");
+    assert_eq!(there.path().read_dir().unwrap().count(), 0);
+    install(there.path(), &[]);
+    let said = install(there.path(), &["--uninstall", "--dry-run"]);
+    assert!(said.contains("would remove /usr/bin/gpubind\n"), "{said}");
+    assert!(there.path().join("usr/bin/gpubind").exists());
+}
+
+fn another_prefix_is_told_to_the_plugin() {
+    let there = tempfile::tempdir().unwrap();
+    install(there.path(), &["--prefix", "/opt/gpubind"]);
+    let line = fs::read_to_string(there.path().join(LINE)).unwrap();
+    let line = line.lines().last().unwrap().to_owned();
+    let words: Vec<&str> = line.split(' ').collect();
+    assert_eq!(words[0], "optional");
+    for path in words[1..].iter().map(|word| word.rsplit('=').next().unwrap()) {
+        assert!(there.path().join(path.trim_start_matches('/')).is_file(), "{line}");
+    }
+    // As the plugin reads them.
+    let (_, errors) = PlugstackArgs::read(words[2..].iter().copied(), &Origin::BuiltIn);
+    assert!(errors.is_empty(), "{errors:?}");
+    install(there.path(), &["--prefix", "/opt/gpubind", "--uninstall"]);
+    assert_eq!(there.path().read_dir().unwrap().count(), 0);
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in folder.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            walk(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
+}
