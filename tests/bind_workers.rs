@@ -150,6 +150,8 @@ fn a_worker_has_one_entry_of_every_list_that_is_the_plugins() {
     .into();
     let record = record(&env(&[]));
     assert_eq!(changed(&record), expected, "and none that was not there");
+    let (name, done) = gpubind::step::WORKER;
+    assert_eq!(expected[name], done, "by which gpubind exec and report know a worker");
     expected.remove("LOCAL_RANK");
     assert_eq!(changed(&Record { virtual_rank: false, ..record }), expected);
 }
