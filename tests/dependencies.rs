@@ -2,6 +2,9 @@
 //! docs/dependencies.md, all licences allow what Apache-2.0 needs, and those that come
 //! in two versions are known. Offline: asks cargo what it has already fetched.
 
+// Helpers of tests end by panicking too.
+#![allow(clippy::unwrap_used)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
