@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::Command;
 
 use object::{Object, ObjectSymbol};
 
@@ -15,6 +16,7 @@ use crate::cluster::{Cluster, EMPTY};
 pub const TESTS: &[Test] = &[
     ("the_plugin_shows_only_spanks_symbols", &[EMPTY], the_plugin_shows_only_spanks_symbols),
     ("the_plugin_needs_only_what_is_there", &[EMPTY], the_plugin_needs_only_what_is_there),
+    ("a_slurm_of_no_known_release_runs_without_the_plugin", &[EMPTY], a_slurm_of_no_known_release),
     ("the_shim_needs_little_and_shows_nothing", &[EMPTY], the_shim_needs_little),
 ];
 
@@ -83,6 +85,29 @@ fn the_shim_needs_little(cluster: &Cluster) {
     assert!(libraries.iter().all(known), "{libraries:?}");
     let size = std::fs::metadata(&file).unwrap().len();
     assert!(size < 100_000, "{size} bytes");
+}
+
+/// An srun whose number is no release's: Slurm itself then finds that the plugin does
+/// not fit, says so, and goes on, since the plugin is optional.
+fn a_slurm_of_no_known_release(cluster: &Cluster) {
+    let library = cluster.folder().join("unknown-release.so");
+    let source = library.with_extension("c");
+    std::fs::write(&source, "long slurm_api_version(void) { return 7 << 16; }\n").unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+    assert!(cc.status().unwrap().success());
+    let preload = [("LD_PRELOAD", library.to_str().unwrap())];
+
+    let help = cluster.run_with(&preload, &["srun", "--help"]);
+    assert!(!help.stdout.contains("--gpubind"), "the plugin was loaded all the same");
+    let ran = cluster.run_with(&preload, &["srun", "-N1", "-n1", "hostname"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(ran.stdout.lines().count(), 1);
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    assert!(lines.len() <= 2, "{lines:?}");
+    assert!(lines.iter().all(|line| line.contains("lugin")), "{lines:?}");
+    // With its own number the same srun has it.
+    assert!(cluster.run(&["srun", "--help"]).stdout.contains("--gpubind"));
 }
 
 /// The libraries that a program or library is loaded with, in the cluster's system.
