@@ -3,14 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "a test helper that fails fails its test")]
 #![cfg(feature = "cli")]
 
+mod command_support;
 mod nvml_support;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use command_support::write_script;
 use nvml_support::Fake;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_gpubind");
@@ -137,19 +139,8 @@ impl Host {
         self.program("srun", &format!("echo 'srun: gpubind: a message' >&2; echo '{help}'"));
     }
 
-    /// Another process writes it: what this one has open for writing, the fork of
-    /// another test's thread holds open too, and then it cannot be executed.
     fn program(&self, name: &str, body: &str) {
-        let mut writer = Command::new("sh")
-            .args(["-euc", r#"printf '#!/bin/sh\n%s\n' "$1" >"$0"; chmod 755 "$0"; echo done"#])
-            .arg(self.path("bin").join(name))
-            .arg(body)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let said = std::io::read_to_string(writer.stdout.take().unwrap()).unwrap();
-        assert_eq!(said, "done\n");
-        let _ = writer.wait();
+        write_script(&self.path("bin").join(name), body);
     }
 
     fn snapshot(&self) -> PathBuf {

@@ -5,10 +5,13 @@ use std::ffi::OsString;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use gpubind::node::probe::{self, MAX_OUTPUT, ProbeError};
+
+mod command_support;
+use command_support::write_script;
 
 struct Script {
     folder: tempfile::TempDir,
@@ -23,19 +26,7 @@ impl Script {
             return None;
         }
         let script = Script { folder: tempfile::tempdir().unwrap() };
-        // Another process writes it: what this one has open for writing, the fork of
-        // another test's thread holds open too, and then it cannot be executed.
-        let mut writer = Command::new("sh")
-            .args(["-euc", r#"printf '#!/bin/sh\n%s\n' "$1" >"$0"; chmod 755 "$0"; echo done"#])
-            .arg(script.path())
-            .arg(body)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let said = std::io::read_to_string(writer.stdout.take().unwrap()).unwrap();
-        assert_eq!(said, "done\n");
-        // Fails where SIGCHLD is ignored, and has nothing to tell anyway.
-        let _ = writer.wait();
+        write_script(&script.path(), body);
         Some(script)
     }
 

@@ -131,8 +131,9 @@ fn apply(spank: &SpankHandle, edits: &Edits, verbose: bool, env: &dyn Fn(&str) -
 /// The worker shim, if this task can read it where it is: a container plugin has
 /// moved it into another root by now (pyxis does in task_init_privileged).
 fn shim(file: &Path) -> Option<Shim<'_>> {
-    let readable = File::open(file).is_ok_and(|file| file.metadata().is_ok_and(|it| it.is_file()));
-    let file = file.to_str().filter(|_| readable)?;
+    // Looked at first: to open a pipe, as a container may have one there, would wait.
+    let is_file = file.metadata().is_ok_and(|it| it.is_file());
+    let file = file.to_str().filter(|_| is_file && File::open(file).is_ok())?;
     Some(Shim { file, process: process::id() })
 }
 
