@@ -89,6 +89,30 @@ fn a_worker_s_line_has_the_launcher_s_numbers_and_the_gpu_s() {
 }
 
 #[test]
+fn the_step_s_other_gpus_are_peers_where_the_task_sees_them_too() {
+    let fake = machine("two-cpu");
+    let node = fake.machine.to_node();
+    let own = node.gpus[3].uuid.known().unwrap().as_str();
+    let peers = |visible: &str, given: &str, step: &str| {
+        let env = [
+            ("SLURM_LOCALID", "1"),
+            ("SLURM_STEP_GPUS", step),
+            ("CUDA_VISIBLE_DEVICES", visible),
+            ("GPUBIND_VISIBLE", given),
+            ("GPUBIND_GPU_UUID", own),
+        ];
+        let found = json(&report(&fake, &env, &["--json"]));
+        (found["peers"]["count"].as_u64(), found["peers"]["reachable"].as_u64())
+    };
+    // Modes ordered and first, and single beside them.
+    assert_eq!(peers("2,3,6", "2,3,6", "2,3,6"), (Some(2), Some(2)));
+    assert_eq!(peers("3,2,6", "3,2,6", "2,3,6"), (Some(2), Some(2)));
+    assert_eq!(peers("3", "3", "2,3,6"), (Some(2), Some(2)));
+    // Of a list that is not gpubind's any more, nothing is known to be its own.
+    assert_eq!(peers("2,6", "2,3,6", "2,3,6"), (Some(1), Some(1)));
+}
+
+#[test]
 fn the_json_has_all_and_null_for_what_is_not_known() {
     let fake = machine("two-cpu");
     let env = [

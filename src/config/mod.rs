@@ -19,7 +19,7 @@ pub use command_line::{Command, CommandLine, Component, Wish, read_command_line}
 pub use plugstack::{PlugstackArgs, PlugstackError};
 #[cfg(feature = "cli")]
 pub use plugstack_file::{PluginLine, PlugstackFile, PlugstackProblem, plugstack_path};
-pub use request::{BindText, ITEMS, Ids, LocalRank, Mode, Request, RequestError, bind_text};
+pub use request::{BindText, ITEMS, Ids, Item, LocalRank, Mode, Request, RequestError, bind_text};
 pub use settings::{RANK_ENV_SET, REQUEST_VARIABLE, Settings};
 pub use site::{
     Acts, DeviceName, Effective, JobFacts, KEYS, Key, Layer, LoadError, Origin, Place, SITE_FILE,

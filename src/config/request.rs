@@ -61,7 +61,7 @@ pub struct Request {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// An item that does not exist, or an item with a value it does not take.
-    #[error("unknown item `{item}`; valid items: {}", ITEMS.join(", "))]
+    #[error("unknown item `{item}`; valid items: {}", valid())]
     Unknown {
         /// The item as typed.
         item: String,
@@ -75,32 +75,65 @@ pub enum RequestError {
         second: String,
     },
     /// Something else than `:` behind the word `spank`.
-    #[error("`{text}` is not understood; write spank or spank:ITEM,… with items from: {}", ITEMS.join(", "))]
+    #[error("`{text}` is not understood; write spank or spank:ITEM,… with items from: {}", valid())]
     Spelling {
         /// The option's value as typed.
         text: String,
     },
 }
 
-/// Every item as a user may type it, in the order of the documentation.
-pub const ITEMS: [&str; 16] = [
-    "auto",
-    "single",
-    "ordered",
-    "first",
-    "share",
-    "off",
-    "ids=index",
-    "ids=uuid",
-    "local-rank=virtual",
-    "local-rank=keep",
-    "rank-env=on",
-    "rank-env=off",
-    "workers=on",
-    "workers=off",
-    "verbose",
-    "strict",
+/// One item that a user may type.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Item {
+    /// As it is typed.
+    pub name: &'static str,
+    /// What it does, in a few words.
+    pub what: &'static str,
+}
+
+const fn item(name: &'static str, what: &'static str) -> Item {
+    Item { name, what }
+}
+
+/// Every item, in the order of the documentation.
+pub static ITEMS: [Item; 16] = [
+    item(
+        "auto",
+        "exactly one GPU for each task; with fewer tasks than GPUs on the node, an equal share each; the default",
+    ),
+    item("single", "exactly one GPU for each task, whatever the counts"),
+    item(
+        "ordered",
+        "all GPUs of the step in each task, in one order: entry SLURM_LOCALID is the task's own",
+    ),
+    item("first", "all GPUs of the step in each task, its own first"),
+    item("share", "no warning where several tasks share a GPU"),
+    item("off", "the environment stays as Slurm makes it"),
+    item(
+        "ids=index",
+        "GPUs as numbers, in PCI order among those that the task can reach; the default",
+    ),
+    item("ids=uuid", "GPUs as UUIDs; MIG instances are always written so"),
+    item("local-rank=virtual", "LOCAL_RANK is 0 where one GPU is visible; the default"),
+    item("local-rank=keep", "LOCAL_RANK is the task's number on its node"),
+    item(
+        "rank-env=on",
+        "RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and the like are set where unset; the default where gpubind is asked for",
+    ),
+    item("rank-env=off", "none of them is set"),
+    item(
+        "workers=on",
+        "where a task keeps several GPUs, each worker that torchrun, mpirun and the like start in it gets one; the default",
+    ),
+    item("workers=off", "what such a task starts sees all of the task's GPUs"),
+    item("verbose", "a line for each rank: its GPU, and why this one"),
+    item("strict", "a task that cannot be bound as asked fails, instead of a warning"),
 ];
+
+/// The names of all items, for a message.
+fn valid() -> String {
+    ITEMS.each_ref().map(|item| item.name).join(", ")
+}
 
 impl Request {
     /// This request, and where it says nothing the other one.
@@ -271,7 +304,7 @@ mod tests {
 
     #[test]
     fn every_documented_item_is_read_and_written_back() {
-        for item in ITEMS {
+        for item in ITEMS.iter().map(|item| item.name) {
             let request: Request = item.parse().unwrap();
             let written = request.to_string();
             assert_eq!(written.parse::<Request>().unwrap().to_string(), written);
@@ -285,7 +318,7 @@ mod tests {
     fn an_unknown_item_is_named_and_the_valid_ones_are_listed() {
         let message = "single,nonsense".parse::<Request>().unwrap_err().to_string();
         assert!(message.contains("`nonsense`"), "{message}");
-        for item in ITEMS {
+        for item in ITEMS.iter().map(|item| item.name) {
             assert!(message.contains(item), "{message} lacks {item}");
         }
         for wrong in ["ids", "ids=", "ids=pci", "rank-env", "auto=1", "Single"] {

@@ -1,9 +1,11 @@
 //! Writes what the packages hold besides programs: man pages and shell completions.
 //!
 //! `gpubind-docs DIR` fills DIR/man and DIR/completions. A program of its own, so
-//! that neither the `gpubind` program nor the plugin carries any of it.
+//! that neither the `gpubind` program nor the plugin carries any of it. `gpubind-docs
+//! --pages docs` makes the generated Markdown anew, which is kept with the sources.
 
 mod completions;
+mod markdown;
 mod pages;
 mod roff;
 mod site;
@@ -29,12 +31,16 @@ impl WriteError {
 }
 
 fn main() -> ExitCode {
-    let mut words = env::args_os().skip(1);
-    let (Some(folder), None) = (words.next(), words.next()) else {
-        eprintln!("usage: gpubind-docs DIR");
-        return ExitCode::from(2);
+    let words: Vec<_> = env::args_os().skip(1).collect();
+    let done = match &words[..] {
+        [option, folder] if option == "--pages" => markdown::write(Path::new(folder)),
+        [folder] => write(Path::new(folder)),
+        _ => {
+            eprintln!("usage: gpubind-docs [--pages] DIR");
+            return ExitCode::from(2);
+        }
     };
-    match write(Path::new(&folder)) {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("gpubind-docs: {error}");

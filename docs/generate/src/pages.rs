@@ -45,7 +45,7 @@ mod tests {
     #[test]
     fn the_plugins_page_names_each_item_and_each_argument_of_its_own() {
         let page = PLUGIN.replace("\\-", "-");
-        for item in ITEMS {
+        for item in ITEMS.iter().map(|item| item.name) {
             assert!(page.contains(&format!("\n.B {item}\n")), "no item {item}");
         }
         for key in KEYS.iter().filter(|key| key.place == Place::Plugstack) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::circle::circle;
-use super::gather::{Report, is_sharing_wanted};
+use super::gather::{self, Report, is_sharing_wanted};
 use super::meet::meet;
 use crate::step::{Numbered, Standing, names};
 
@@ -72,18 +72,16 @@ pub fn check(
     Ok(findings)
 }
 
-/// The devices that the process is to use: those that gpubind has given it for its own,
-/// where its list is still gpubind's; else all that it sees.
+/// The devices that the process is to use, as it tells the others.
 fn own(report: &Report, env: &dyn Fn(&str) -> Option<String>) -> Vec<Own> {
     let seen =
         report.devices.iter().map(|device| Own { index: device.index, uuid: device.uuid.clone() });
     let seen: Vec<Own> = seen.collect();
-    let given = env("GPUBIND_GPU_UUID").filter(|_| is_as_given(report)).unwrap_or_default();
-    let is_own = |own: &&Own| {
-        own.uuid.as_deref().is_some_and(|uuid| names(&given).any(|given| given == uuid))
-    };
-    let own: Vec<Own> = seen.iter().filter(is_own).cloned().collect();
-    if own.is_empty() { seen } else { own }
+    gather::own(&seen, |own| own.uuid.clone(), &facts(report, env))
+}
+
+fn facts(report: &Report, env: &dyn Fn(&str) -> Option<String>) -> String {
+    gather::facts(report.given.as_deref(), report.visible.as_deref(), env)
 }
 
 fn is_as_given(report: &Report) -> bool {
@@ -132,7 +130,7 @@ fn alone(
             device.index
         ));
     }
-    let facts = env("GPUBIND_GPU_UUID").filter(|_| is_as_given(report)).unwrap_or_default();
+    let facts = facts(report, env);
     let is_seen = |uuid: &&str| own.iter().any(|own| own.uuid.as_deref() == Some(*uuid));
     if let Some(uuid) = names(&facts).find(|uuid| !is_seen(uuid)) {
         wrong.push(format!(

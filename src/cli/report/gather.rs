@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::bind::{GIVEN, Locality, SHARED};
 use crate::config::{REQUEST_VARIABLE, Request};
 use crate::node::{CpuSet, Device, Node};
-use crate::step::{Allocation, Reach, Standing, own_cpus, step_gpu_count};
+use crate::step::{Allocation, Reach, Standing, names, own_cpus, step_gpu_count};
 
 /// One process, as `--json` prints it; what is not known is null.
 #[derive(Debug, Serialize)]
@@ -55,7 +55,7 @@ pub struct MigReport {
     pub ci: u32,
 }
 
-/// The step's devices besides those that the process sees.
+/// The step's devices besides the process's own, which it may see as well.
 #[derive(Debug, Serialize)]
 pub struct Peers {
     pub count: usize,
@@ -77,15 +77,20 @@ pub fn gather(machine: Option<&Machine>, standing: &Standing) -> Report {
         Allocation::seen(machine.node, machine.reach, visible.as_deref())
     });
     let describe = |device: &Device| describe(machine?, *device, &cpus);
+    let given = env::var(GIVEN).ok();
+    let own = machine.map_or_else(Vec::new, |machine| {
+        let facts = facts(given.as_deref(), visible.as_deref(), &|name| env::var(name).ok());
+        own(&seen, |device| machine.node.uuid(*device).map(str::to_owned), &facts)
+    });
     Report {
         host: super::super::host(),
         rank: standing.rank,
         local_rank: standing.is_numbered().then_some(standing.local_rank),
         local_size: standing.local_size,
         rank_from: standing.numbered.to_string(),
-        given: env::var(GIVEN).ok(),
+        given,
         devices: seen.iter().filter_map(describe).collect(),
-        peers: machine.and_then(|machine| peers(machine, &seen)),
+        peers: machine.and_then(|machine| peers(machine, &own)),
         is_known: machine.is_some(),
         visible,
         cpus: cpus.to_string(),
@@ -115,16 +120,35 @@ fn describe(machine: &Machine, device: Device, cpus: &CpuSet) -> Option<DeviceRe
     })
 }
 
+/// The UUIDs that gpubind has given the process for its own; empty where its list is not
+/// gpubind's any more, since they need not be true then.
+pub fn facts(
+    given: Option<&str>,
+    visible: Option<&str>,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> String {
+    let is_as_given = given.is_some() && given == visible;
+    env("GPUBIND_GPU_UUID").filter(|_| is_as_given).unwrap_or_default()
+}
+
+/// The devices that a process is to use: of those that it sees the ones among `facts`, and
+/// where none is, all.
+pub fn own<D: Clone>(seen: &[D], uuid: impl Fn(&D) -> Option<String>, facts: &str) -> Vec<D> {
+    let is_own = |device: &&D| uuid(device).is_some_and(|uuid| names(facts).any(|own| own == uuid));
+    let own: Vec<D> = seen.iter().filter(is_own).cloned().collect();
+    if own.is_empty() { seen.to_vec() } else { own }
+}
+
 /// How many other devices the step has, as Slurm tells, else the machine; and how many of
 /// the machine's others the process can reach, which are the step's where Slurm closes
 /// the rest. Of MIG instances it is not known.
-fn peers(machine: &Machine, seen: &[Device]) -> Option<Peers> {
-    if seen.iter().any(|device| device.mig.is_some()) {
+fn peers(machine: &Machine, own: &[Device]) -> Option<Peers> {
+    if own.iter().any(|device| device.mig.is_some()) {
         return None;
     }
     let all = Allocation::seen(machine.node, machine.reach, None);
-    let others = all.iter().filter(|device| !seen.contains(device)).count();
+    let others = all.iter().filter(|device| !own.contains(device)).count();
     let step = step_gpu_count(&|name| env::var(name).ok());
-    let count = step.map_or(others, |step| step.saturating_sub(seen.len()));
+    let count = step.map_or(others, |step| step.saturating_sub(own.len()));
     Some(Peers { count, reachable: others.min(count) })
 }

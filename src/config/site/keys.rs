@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn every_item_of_a_request_but_off_can_be_the_sites_too() {
-        for item in ITEMS.into_iter().filter(|item| *item != "off") {
+        for item in ITEMS.iter().map(|item| item.name).filter(|item| *item != "off") {
             let (name, value) = match item.split_once('=') {
                 Some(pair) => pair,
                 None if KEYS.iter().any(|key| key.name == item) => (item, "on"),
