@@ -196,6 +196,17 @@ fn report_prints_the_table(cluster: &Cluster) {
         assert_eq!(peers, serde_json::json!({"count": 3, "reachable": reachable}), "{line}");
     }
     assert_eq!(ran.stdout.lines().count(), 4);
+    // Where a task sees all of the step's GPUs, one of them is its own.
+    for mode in ["ordered", "first", "single"] {
+        let request = format!("--gpu-bind=spank:{mode}");
+        let options = ["-n2", "--gpus-per-node=4", &request, "gpubind", "report", "--json"];
+        let ran = run(cluster, &[&ONE_NODE[..], &options].concat());
+        for line in ran.stdout.lines() {
+            let peers = serde_json::from_str::<Value>(line).unwrap()["peers"].clone();
+            assert_eq!(peers, serde_json::json!({"count": 3, "reachable": 3}), "{mode}: {line}");
+        }
+        assert_eq!(ran.stdout.lines().count(), 2, "{}", ran.stderr);
+    }
 }
 
 const CHECK: [&str; 4] = ["gpubind", "report", "--check", "--wait=20"];
