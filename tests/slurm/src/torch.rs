@@ -170,7 +170,7 @@ const MPI_PROCESS: &str = "echo $OMPI_COMM_WORLD_RANK: GPU=$CUDA_VISIBLE_DEVICES
 fn mpi(cluster: &Cluster, launch: &[&str], count: usize) -> BTreeMap<String, Vec<String>> {
     // All that these clusters run is root's; and they have two CPUs.
     let options = ["--allow-run-as-root", "--bind-to", "none", "sh", "-c", MPI_PROCESS];
-    let words = [&["timeout", "40"], launch, &options].concat();
+    let words = [&["timeout", "20"], launch, &options].concat();
     // On a busy machine Open MPI's daemons may lose each other as they end, when all
     // processes are done; mpirun then says so and waits for ever.
     let lost = |ran: &Ran| ran.code == Some(124) && ran.stderr.contains("PRTE has lost");
