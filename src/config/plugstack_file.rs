@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use glob::{MatchOptions, glob_with};
 
+use crate::slurm::SlurmConf;
+
 /// The name of gpubind's plugin file, wherever it lies.
 const PLUGIN: &str = "spank_gpubind.so";
 
@@ -181,30 +183,14 @@ impl PlugstackFile {
     }
 }
 
-/// Where Slurm looks for its plugstack.conf: what slurm.conf's PlugStackConfig names,
-/// else beside slurm.conf. That one is `slurm_conf`, the variable SLURM_CONF, where
-/// it is set; else the first of the usual places that is there.
+/// Where Slurm looks for its plugstack.conf, by the slurm.conf that the variable
+/// SLURM_CONF names, else by the one in the first of the usual places that has one. A
+/// slurm.conf that cannot be read says nothing of it.
 pub fn plugstack_path(slurm_conf: Option<&Path>) -> PathBuf {
-    /// Debian's and most sites'; a configless node's cache; the source's default.
-    const PLACES: [&str; 3] =
-        ["/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/usr/local/etc/slurm.conf"];
-    let usual = || PLACES.iter().map(Path::new).find(|path| path.exists());
-    let slurm_conf = slurm_conf.or_else(usual).unwrap_or(Path::new(PLACES[0]));
-    let bytes = fs::read(slurm_conf).unwrap_or_default();
-    named(&String::from_utf8_lossy(&bytes))
-        .unwrap_or_else(|| slurm_conf.with_file_name("plugstack.conf"))
-}
-
-/// The value of PlugStackConfig in the text of a slurm.conf; keys there know no case.
-fn named(slurm_conf: &str) -> Option<PathBuf> {
-    let value = |line: &str| {
-        let said = line.split('#').next()?;
-        let (key, value) = said.split_once('=')?;
-        let is_it = key.trim().eq_ignore_ascii_case("PlugStackConfig");
-        is_it.then(|| PathBuf::from(value.trim().trim_matches('"')))
-    };
-    // A later line wins (src/common/parse_config.c).
-    slurm_conf.lines().filter_map(value).next_back()
+    let (usual, there) = SlurmConf::usual_places();
+    let slurm_conf = slurm_conf.or(there).unwrap_or(usual);
+    let named = SlurmConf::read(slurm_conf).ok().and_then(|conf| conf.plugstack());
+    named.unwrap_or_else(|| slurm_conf.with_file_name("plugstack.conf"))
 }
 
 #[cfg(test)]

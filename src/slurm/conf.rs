@@ -11,6 +11,11 @@ use crate::step::Distribution;
 /// cluster's (slurm.conf(5)).
 const THINGS: [&str; 5] = ["NodeName", "PartitionName", "NodeSet", "DownNodes", "FrontendName"];
 
+/// Where slurm.conf is unless something else is said: Debian's and most sites' place; a
+/// node's copy where slurmctld hands out the configuration; the source's default.
+const PLACES: [&str; 3] =
+    ["/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/usr/local/etc/slurm.conf"];
+
 /// No cluster has more nodes in one line; a mistyped range must not fill the memory.
 const MOST_NODES: usize = 100_000;
 
@@ -76,6 +81,19 @@ impl SlurmConf {
     pub fn read(path: &Path) -> Result<SlurmConf, ReadError> {
         let Lines { lines, missing } = Lines::read(path)?;
         Ok(SlurmConf { file: Some(path.to_owned()), missing, lines })
+    }
+
+    /// The first of the usual places, and the first that has a file.
+    pub fn usual_places() -> (&'static Path, Option<&'static Path>) {
+        let there = PLACES.into_iter().map(Path::new).find(|path| path.exists());
+        (Path::new(PLACES[0]), there)
+    }
+
+    /// Where Slurm looks for its plugstack.conf: what PlugStackConfig names, else beside
+    /// slurm.conf; `None` where neither is known.
+    pub fn plugstack(&self) -> Option<PathBuf> {
+        let named = self.value("PlugStackConfig").map(PathBuf::from);
+        named.or_else(|| self.file.as_ref().map(|file| file.with_file_name("plugstack.conf")))
     }
 
     /// What `scontrol show config` prints: `Key = value` lines. Nodes are not in it.

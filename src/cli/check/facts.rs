@@ -17,10 +17,6 @@ use crate::node::snapshot::Snapshot;
 use crate::node::{Node, Roots, probe, procfs};
 use crate::slurm::{NodeEntry, SlurmConf};
 
-/// Where slurm.conf is unless something else is said: most sites', and a node's copy
-/// where slurmctld hands out the configuration.
-const PLACES: [&str; 2] = ["/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf"];
-
 /// This machine and its Slurm.
 pub struct Facts {
     /// slurm.conf, or why it is not known.
@@ -55,7 +51,7 @@ impl Facts {
         let name = env::var("SLURMD_NODENAME").ok();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let entry = conf.and_then(|conf| conf.node(name.as_deref(), &host));
-        let of_slurm = conf.and_then(plugstack_path);
+        let of_slurm = conf.and_then(SlurmConf::plugstack);
         let path = args.plugstack.clone().or_else(|| of_slurm.clone());
         let is_slurms = path.is_some() && path == of_slurm;
         let plugstack = path.map(|path| {
@@ -142,10 +138,12 @@ fn slurm_conf(named: Option<&Path>) -> Result<SlurmConf, String> {
     if let Some(path) = named.map(Path::to_owned).or(variable) {
         return read(&path);
     }
-    if let Some(path) = PLACES.map(Path::new).into_iter().find(|path| path.exists()) {
+    let (usual, there) = SlurmConf::usual_places();
+    if let Some(path) = there {
         return read(path);
     }
-    let shown = shown(None).map_err(|why| format!("there is no {}, and {why}", PLACES[0]))?;
+    let missing = |why| format!("there is no {}, and {why}", usual.display());
+    let shown = shown(None).map_err(missing)?;
     match shown.value("SLURM_CONF").map(Path::new).filter(|path| path.exists()) {
         Some(path) => read(path),
         None => Ok(shown),
@@ -165,12 +163,6 @@ fn slurm_release(conf: Option<&Path>) -> Result<(u32, u32), String> {
         .or_else(|_| child::slurm("srun", &["--version"], conf, &[]))?;
     let text = String::from_utf8_lossy(&output.stdout);
     release(&text).ok_or_else(|| format!("`{}` is no version of Slurm", text.trim()))
-}
-
-/// Slurm's default is beside slurm.conf (slurm.conf(5), PlugStackConfig).
-fn plugstack_path(conf: &SlurmConf) -> Option<PathBuf> {
-    let named = conf.value("PlugStackConfig").map(PathBuf::from);
-    named.or_else(|| conf.file.as_ref().map(|file| file.with_file_name("plugstack.conf")))
 }
 
 /// Reads NVML in a child: a driver may hang or crash. Nothing is kept.
