@@ -126,8 +126,7 @@ fn by_plan<'p>(
     let Some(plan) = plan(&mut warnings) else {
         return aside(StandAside::NoDevice, vec![Warning::NoDevice]);
     };
-    let share = rank.settings.share || PARTS.iter().any(|name| (rank.env)(name).is_some());
-    if rank.tasks.len() > entries.len() && !share {
+    if rank.tasks.len() > entries.len() && !is_sharing_wanted(rank) {
         let (tasks, devices) = (rank.tasks.len(), entries.len());
         warnings.push(Warning::Shared { tasks, devices });
     }
@@ -166,6 +165,11 @@ fn by_plan<'p>(
     }
     let report = report(rank, &own, text, why);
     Outcome { edits: Ok(Edits { set, report }), undo, warnings }
+}
+
+/// Whether several tasks on a device are wanted: by request, or by asking for parts.
+fn is_sharing_wanted(rank: &Rank) -> bool {
+    rank.settings.share || PARTS.iter().any(|name| (rank.env)(name).is_some())
 }
 
 /// How the plan of a mode shares devices.
@@ -230,7 +234,7 @@ fn facts(rank: &Rank, own: &[&Entry], why: &Why, visible: &str) -> Vec<(&'static
         Some(rank.local_rank.to_string()),
         Some(why.to_string()),
         Some(visible.to_owned()),
-        rank.settings.share.then(|| "on".to_owned()),
+        is_sharing_wanted(rank).then(|| "on".to_owned()),
     ];
     FACTS.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?))).collect()
 }

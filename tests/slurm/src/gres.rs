@@ -163,6 +163,7 @@ fn parts_of_gpus(cluster: &Cluster) {
     let (tasks, stderr) = step(cluster, &several);
     check(cluster, &several, &[gpu], &tasks);
     assert_eq!(ours(&stderr), [""; 0]);
+    assert_eq!(each(&tasks, "GPUBIND_SHARE"), ["on"; 3], "so that report --check agrees");
     let script = format!("srun -n2 --overcommit --label {two} env; srun -n2 --overcommit -l env");
     let ran = cluster.batch(&["-N1", two, "--gpubind=auto"], &script);
     let tasks = tasks_of(&ran.stdout);
