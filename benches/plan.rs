@@ -11,8 +11,9 @@
 use std::fmt;
 
 use divan::{Bencher, black_box};
-use gpubind::node::{CpuSet, Device, Machine, MigInstance, Node};
-use gpubind::plan::{Shape, plan};
+use gpubind_core::node::{Device, IdSet, MigInstance, Node};
+use gpubind_core::plan::{Shape, plan};
+use gpubind_machine::Machine;
 
 fn main() {
     divan::main();
@@ -34,7 +35,7 @@ enum Tasks {
 const TASKS: [Tasks; 4] = [Tasks::Block, Tasks::Cyclic, Tasks::Whole, Tasks::Uneven];
 
 impl Tasks {
-    fn sets(self, node: &Node, tasks: usize) -> Vec<CpuSet> {
+    fn sets(self, node: &Node, tasks: usize) -> Vec<IdSet> {
         let cpus: Vec<usize> = node.numa.iter().flat_map(|numa| numa.cpus.iter()).collect();
         let part = |task: usize| match self {
             Tasks::Block => {
@@ -56,7 +57,7 @@ struct Step {
     name: String,
     node: Node,
     devices: Vec<Device>,
-    tasks: Vec<CpuSet>,
+    tasks: Vec<IdSet>,
 }
 
 impl fmt::Display for Step {
@@ -83,7 +84,7 @@ fn doubled(node: &Node) -> Node {
     let mut double = node.clone();
     let (gpus, numas) = (node.gpus.len(), node.numa.len() as u32);
     let cpus = node.numa.iter().flat_map(|numa| numa.cpus.iter()).max().unwrap_or(0) + 1;
-    let shift = |set: &CpuSet| -> CpuSet { set.iter().map(|cpu| cpu + cpus).collect() };
+    let shift = |set: &IdSet| -> IdSet { set.iter().map(|cpu| cpu + cpus).collect() };
     for gpu in &node.gpus {
         let mut gpu = gpu.clone();
         gpu.index += gpus as u32;
@@ -91,7 +92,7 @@ fn doubled(node: &Node) -> Node {
         gpu.numa = gpu.numa.map(|ids| ids.iter().map(|id| id + numas).collect());
         double.gpus.push(gpu);
     }
-    let far = gpubind::node::Link::Sys;
+    let far = gpubind_core::node::Link::Sys;
     for row in &mut double.links {
         row.extend(std::iter::repeat_n(far, gpus));
     }

@@ -1,26 +1,20 @@
-//! gpubind gives every rank of a Slurm job step its own nearest GPU.
+//! The `gpubind` program, and the readers that only it needs.
 //!
-//! The heart is one pure function, [`bind::edits`]: from a [`node::Node`], the
-//! step's [`step::Allocation`], its tasks' CPU sets, the [`config::Settings`]
-//! and one local rank it makes the changes to that rank's environment. The
-//! SPANK plugin (`spank/`) and the `gpubind` program ([`cli`]) only gather those
-//! inputs or apply those changes; they hold no policy of their own.
-//!
-//! | folder | what lives there |
+//! | module | what lives there |
 //! |---|---|
-//! | [`node`] | what a machine has: the model, reading NVML, the snapshot |
-//! | [`step`] | what Slurm gave this step: allocation, CPU sets, tasks |
-//! | [`plan`] | who gets what: cost, solver, the plan |
-//! | [`bind`] | what that makes of a process's environment |
-//! | [`config`] | the request grammar, plugstack arguments, precedence |
-//! | [`slurm`] | how the site has set up Slurm, and whether that fits the machine |
-//! | [`cli`] | the `gpubind` program, a file per command |
+//! | [`cli`] | the commands, a file or folder each |
+//! | [`nvml`] | the machine, read from NVML |
+//! | [`sysfs`] | what sysfs says of PCI devices, NUMA nodes and adapters |
+//! | [`slurm`] | Slurm's own files, whether they fit the machine, and what Slurm would do |
+//! | [`read_any`] | a node from whatever file a user has of it |
+//!
+//! What does *not* live here: anything that a Slurm daemon or a task runs. That is
+//! `gpubind_core`, and what a plan or a request means is decided there.
 
-pub mod bind;
-#[cfg(feature = "cli")]
 pub mod cli;
-pub mod config;
-pub mod node;
-pub mod plan;
+mod node_file;
+pub mod nvml;
 pub mod slurm;
-pub mod step;
+pub mod sysfs;
+
+pub use node_file::{ReadAnyError, read_any};

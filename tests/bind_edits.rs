@@ -3,16 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use gpubind::bind::{Outcome, Rank, StandAside, Warning, edits};
-use gpubind::config::{DeviceName, Request, Settings, Site};
-use gpubind::node::{CpuSet, Machine, Node};
-use gpubind::step::{Allocation, GpuLists, Ranks, Reach};
+use gpubind_core::bind::{Outcome, Rank, SkipReason, Warning, edits};
+use gpubind_core::node::{IdSet, Node};
+use gpubind_core::request::Request;
+use gpubind_core::site::{DeviceName, Settings, Site};
+use gpubind_core::step::{Allocation, GpuLists, Ranks, Reach};
+use gpubind_machine::Machine;
 
 /// A step on one node, before its tasks are bound.
 struct Step {
     node: Result<Node, String>,
     visible: String,
-    tasks: Vec<CpuSet>,
+    tasks: Vec<IdSet>,
     env: BTreeMap<String, String>,
 }
 
@@ -177,7 +179,7 @@ fn rank_variables_leave_the_users_own_alone() {
     let outer = step().with("RANK", "0").with("GPUBIND_RANK_ENV", "RANK,PATH");
     assert_eq!(outer.each("auto", "RANK")[3], "13");
     let off = outer.rank("off", 0);
-    assert_eq!(off.edits, Err(StandAside::Off));
+    assert_eq!(off.edits, Err(SkipReason::Off));
     let undo = ["RANK", "GPUBIND_RANK_ENV"].map(|name| (name.to_owned(), None));
     assert_eq!(off.undo, undo, "and nothing that is not ours");
 }
@@ -213,7 +215,7 @@ fn an_unknown_node_gives_slurms_order_and_says_so() {
 fn a_step_whose_devices_cannot_be_named_stays_as_it_is() {
     let step = Step { node: Err("x".into()), ..Step::on("dgx-a100", "", &["0"]) };
     let outcome = step.rank("auto", 0);
-    assert_eq!(outcome.edits, Err(StandAside::NoDevice));
+    assert_eq!(outcome.edits, Err(SkipReason::NoDevice));
     assert_eq!(outcome.warnings, [Warning::NoDevice]);
 }
 
@@ -224,7 +226,7 @@ fn where_only_the_site_binds_slurms_narrower_binding_is_no_news() {
     let warnings = |request: Option<Request>| {
         let settings = Settings::of(request.as_ref(), &Site::default());
         let outcome = step.rank_of(&allocation, &settings, 0);
-        assert_eq!(outcome.edits, Err(StandAside::BoundBySlurm));
+        assert_eq!(outcome.edits, Err(SkipReason::BoundBySlurm));
         outcome.warnings
     };
     assert_eq!(warnings(None), []);
@@ -242,6 +244,6 @@ fn a_step_whose_gpus_are_all_kept_back_is_told_so() {
     let allocation = Allocation::find(node, &Reach::default(), &lists).without(&all, Some(node));
     let settings = Settings::from(&Request::default());
     let outcome = step.rank_of(&allocation, &settings, 0);
-    assert_eq!(outcome.edits, Err(StandAside::NoDevice));
+    assert_eq!(outcome.edits, Err(SkipReason::NoDevice));
     assert_eq!(outcome.warnings, [Warning::Excluded { devices: 2 }]);
 }

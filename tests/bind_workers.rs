@@ -3,11 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use gpubind::bind::worker::{Part, Prints, Record, changes, part, prints, without_shim};
-use gpubind::bind::{Rank, Shim, edits, leftovers};
-use gpubind::config::{Request, Settings};
-use gpubind::node::CpuSet;
-use gpubind::step::{Allocation, GpuLists, LAUNCHERS};
+use gpubind_core::bind::{Rank, Shim, edits, leftovers};
+use gpubind_core::node::IdSet;
+use gpubind_core::request::Request;
+use gpubind_core::site::Settings;
+use gpubind_core::step::{Allocation, GpuLists, LAUNCHERS};
+use gpubind_shim_core::record::{
+    Fingerprints, ProcessKind, Record, changes, classify, fingerprints, without_shim,
+};
 use proptest::prelude::*;
 
 type Env = BTreeMap<&'static str, &'static str>;
@@ -27,12 +30,12 @@ fn value<'e>(env: &'e Env, name: &str) -> Option<&'e [u8]> {
 
 /// What a task with this environment tells the shim.
 fn record(task: &Env) -> Record<'static> {
-    let prints = prints(|name| task.get(name).copied());
-    Record { process: TASK, virtual_rank: true, visible: LIST.as_bytes(), prints }
+    let fingerprints = fingerprints(|name| task.get(name).copied());
+    Record { process: TASK, virtual_rank: true, visible: LIST.as_bytes(), fingerprints }
 }
 
-fn part_of<'e>(record: &Record, process: u32, program: &str, env: &'e Env) -> Part<'e> {
-    part(record, process, program.as_bytes(), |name| value(env, name))
+fn part_of<'e>(record: &Record, process: u32, program: &str, env: &'e Env) -> ProcessKind<'e> {
+    classify(record, process, program.as_bytes(), |name| value(env, name))
 }
 
 /// The position of a process below a task, if it is a worker.
@@ -43,8 +46,8 @@ fn position(
     let (task, mut all) = (env(task), env(task));
     all.extend(own.iter().copied());
     match part_of(&record(&task), TASK + 1, "python", &all) {
-        Part::Worker { position, devices: 4, .. } => Some(position),
-        Part::Bystander => None,
+        ProcessKind::Worker { position, devices: 4, .. } => Some(position),
+        ProcessKind::Unaffected => None,
         other => panic!("{other:?}"),
     }
 }
@@ -99,12 +102,16 @@ fn the_tasks_own_process_is_no_worker_and_tells_what_it_has() {
     let armed = record(&env(&[]));
     // A TaskProlog has set it after the plugin's turn.
     let task = env(&[("LOCAL_RANK", "0")]);
-    let Part::Task(now) = part_of(&armed, TASK, "torchrun", &task) else { panic!() };
-    let armed = Record { prints: now, ..armed };
-    assert_eq!(part_of(&armed, TASK, "torchrun", &task), Part::Bystander, "nothing to tell");
-    assert_eq!(part_of(&armed, TASK + 1, "sh", &task), Part::Bystander);
+    let ProcessKind::Task(now) = part_of(&armed, TASK, "torchrun", &task) else { panic!() };
+    let armed = Record { fingerprints: now, ..armed };
+    assert_eq!(
+        part_of(&armed, TASK, "torchrun", &task),
+        ProcessKind::Unaffected,
+        "nothing to tell"
+    );
+    assert_eq!(part_of(&armed, TASK + 1, "sh", &task), ProcessKind::Unaffected);
     let worker = env(&[("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "4")]);
-    assert!(matches!(part_of(&armed, TASK + 2, "python", &worker), Part::Worker { .. }));
+    assert!(matches!(part_of(&armed, TASK + 2, "python", &worker), ProcessKind::Worker { .. }));
 }
 
 #[test]
@@ -112,13 +119,13 @@ fn a_changed_list_a_single_device_and_another_root_are_left_alone() {
     let armed = record(&env(&[]));
     for list in ["4", "4,5,6", "7,6,5,4", ""] {
         let worker = env(&[("LOCAL_RANK", "0"), ("CUDA_VISIBLE_DEVICES", list)]);
-        assert_eq!(part_of(&armed, 1, "python", &worker), Part::Bystander, "{list}");
+        assert_eq!(part_of(&armed, 1, "python", &worker), ProcessKind::Unaffected, "{list}");
     }
     let single = Record { visible: b"4", ..armed };
     let worker = env(&[("LOCAL_RANK", "0"), ("CUDA_VISIBLE_DEVICES", "4")]);
-    assert_eq!(part_of(&single, 1, "python", &worker), Part::Bystander);
-    assert_eq!(part_of(&armed, TASK, "apptainer", &env(&[])), Part::Door);
-    assert_eq!(part_of(&armed, 1, "apptainer2", &env(&[])), Part::Bystander);
+    assert_eq!(part_of(&single, 1, "python", &worker), ProcessKind::Unaffected);
+    assert_eq!(part_of(&armed, TASK, "apptainer", &env(&[])), ProcessKind::ContainerLauncher);
+    assert_eq!(part_of(&armed, 1, "apptainer2", &env(&[])), ProcessKind::Unaffected);
 }
 
 #[test]
@@ -150,7 +157,7 @@ fn a_worker_has_one_entry_of_every_list_that_is_the_plugins() {
     .into();
     let record = record(&env(&[]));
     assert_eq!(changed(&record), expected, "and none that was not there");
-    let (name, done) = gpubind::step::WORKER;
+    let (name, done) = gpubind_core::step::WORKER;
     assert_eq!(expected[name], done, "by which gpubind exec and report know a worker");
     expected.remove("LOCAL_RANK");
     assert_eq!(changed(&Record { virtual_rank: false, ..record }), expected);
@@ -197,10 +204,10 @@ proptest! {
         process: u32,
         virtual_rank: bool,
         visible in "[0-9A-Za-z,/-]{0,200}",
-        prints: [u64; LAUNCHERS.len()],
+        fingerprints: [u64; LAUNCHERS.len()],
     ) {
-        let prints: Prints = prints;
-        let record = Record { process, virtual_rank, visible: visible.as_bytes(), prints };
+        let fingerprints: Fingerprints = fingerprints;
+        let record = Record { process, virtual_rank, visible: visible.as_bytes(), fingerprints };
         let text = written(&record);
         prop_assert_eq!(Record::read(&text), Some(record));
     }
@@ -233,8 +240,8 @@ fn armed(request: &str, tasks: usize, variables: &[(&'static str, &'static str)]
     let rank = Rank {
         node: Err("unknown"),
         allocation: &Allocation::unknown(&lists),
-        tasks: &vec![CpuSet::default(); tasks],
-        cpus: &CpuSet::default(),
+        tasks: &vec![IdSet::default(); tasks],
+        cpus: &IdSet::default(),
         settings: &Settings::from(&request.parse::<Request>().unwrap()),
         local_rank: 0,
         ranks: None,

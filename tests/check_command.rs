@@ -1,7 +1,6 @@
 //! `gpubind check`, run as a program on fake machines with a Slurm that is only files
 //! and two scripts. What a real Slurm says is in tests/slurm.
 #![allow(clippy::unwrap_used, reason = "a test helper that fails fails its test")]
-#![cfg(feature = "cli")]
 
 mod command_support;
 mod nvml_support;
@@ -24,13 +23,13 @@ struct Host {
 }
 
 /// What the command said of each check, and its exit code.
-struct Said {
+struct Setting {
     code: Option<i32>,
     lines: Vec<(String, String, String)>,
     stderr: String,
 }
 
-impl Said {
+impl Setting {
     /// The level and the text of a check.
     fn of(&self, check: &str) -> (&str, &str) {
         let mut found = self.lines.iter().filter(|(_, name, _)| name == check);
@@ -46,7 +45,7 @@ impl Said {
     }
 }
 
-impl std::fmt::Debug for Said {
+impl std::fmt::Debug for Setting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "exit code {:?}, {}", self.code, self.stderr)?;
         self.lines.iter().try_for_each(|(level, check, text)| writeln!(f, "{level} {check} {text}"))
@@ -72,7 +71,7 @@ impl Host {
         let node = host.fake.machine.to_node();
         let usable = node.gpus.iter().map(|gpu| *gpu.minor.known().unwrap());
         let minors: Vec<String> = usable
-            .chain(node.sick.iter().map(|gpu| gpu.minor.unwrap()))
+            .chain(node.unusable.iter().map(|gpu| gpu.minor.unwrap()))
             .map(|minor| minor.to_string())
             .collect();
         host.write(
@@ -166,11 +165,11 @@ impl Host {
         command
     }
 
-    fn check(&self) -> Said {
+    fn check(&self) -> Setting {
         self.check_with(&[])
     }
 
-    fn check_with(&self, args: &[&str]) -> Said {
+    fn check_with(&self, args: &[&str]) -> Setting {
         let output = self.command(args).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         let line = |line: &str| {
@@ -180,7 +179,7 @@ impl Host {
             let check = words.next().unwrap().to_owned();
             (level, check, words.next().unwrap().trim_start().to_owned())
         };
-        Said {
+        Setting {
             code: output.status.code(),
             lines: text.lines().map(line).collect(),
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
@@ -200,7 +199,7 @@ impl Host {
         assert_eq!(said.code, Some(code), "{said:?}");
     }
 
-    fn says(&self, said: &Said, level: &str, check: &str, words: &[&str]) {
+    fn says(&self, said: &Setting, level: &str, check: &str, words: &[&str]) {
         let (found, text) = said.of(check);
         assert_eq!(found, level, "{said:?}");
         for word in words {

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use gpubind::config::KEYS;
+use gpubind_core::site::KEYS;
 
 /// A folder with a site file and a plugstack.conf that leads to it.
 struct Site {

@@ -1,7 +1,6 @@
 //! The documentation's commands, run, and its links, followed. A block marked `console`
 //! holds commands behind `$ `, each with its output; a line `...` stands for any lines.
 #![allow(clippy::unwrap_used, reason = "a test helper that fails fails its test")]
-#![cfg(feature = "cli")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -78,7 +77,7 @@ fn commands_in_the_documentation_print_what_is_shown() {
             let output = String::from_utf8(run.stdout).unwrap();
             let printed: Vec<&str> = output.lines().collect();
             let page = page.display();
-            assert!(fits(&lines, &printed), "{page}: `{command}` prints:\n{output}");
+            assert!(fits(&lines, &printed), "{page}: `{command}` fingerprints:\n{output}");
             count += 1;
         }
     }

@@ -1,6 +1,5 @@
 //! `gpubind exec`: real processes on fake machines, as launchers start them.
 #![allow(clippy::unwrap_used, reason = "a test helper that fails fails its test")]
-#![cfg(feature = "cli")]
 
 mod nvml_support;
 
@@ -12,10 +11,11 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use gpubind::bind::{Rank, edits};
-use gpubind::config::{Request, Settings};
-use gpubind::node::CpuSet;
-use gpubind::step::{Allocation, LAUNCHERS, Reach};
+use gpubind_core::bind::{Rank, edits};
+use gpubind_core::node::IdSet;
+use gpubind_core::request::Request;
+use gpubind_core::site::Settings;
+use gpubind_core::step::{Allocation, LAUNCHERS, Reach};
 use nvml_support::Fake;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_gpubind");
@@ -62,10 +62,10 @@ fn workers(fake: &Fake, count: usize, more: &[(&str, &str)], args: &[&str]) -> V
 }
 
 /// What the library plans for these tasks on all or some GPUs of the machine.
-fn planned(fake: &Fake, request: &str, gpus: &[usize], tasks: &[CpuSet]) -> Vec<String> {
+fn planned(fake: &Fake, request: &str, gpus: &[usize], tasks: &[IdSet]) -> Vec<String> {
     let node = fake.machine.to_node();
     let reach = Reach::default();
-    let devices = gpus.iter().map(|gpu| gpubind::node::Device { gpu: *gpu, mig: None });
+    let devices = gpus.iter().map(|gpu| gpubind_core::node::Device { gpu: *gpu, mig: None });
     let allocation = Allocation::of(&node, &reach, devices.collect());
     let settings = Settings::from(&request.parse::<Request>().unwrap());
     let each = |local_rank| {
@@ -73,7 +73,7 @@ fn planned(fake: &Fake, request: &str, gpus: &[usize], tasks: &[CpuSet]) -> Vec<
             node: Ok(&node),
             allocation: &allocation,
             tasks,
-            cpus: &CpuSet::default(),
+            cpus: &IdSet::default(),
             settings: &settings,
             local_rank,
             ranks: None,
@@ -93,7 +93,7 @@ fn machine(name: &str) -> Fake {
 fn each_worker_of_torchrun_gets_the_planned_gpu_and_its_numbers() {
     let fake = machine("dgx-a100");
     let all: Vec<usize> = (0..8).collect();
-    let unknown = vec![CpuSet::default(); 8];
+    let unknown = vec![IdSet::default(); 8];
     let visible = workers(&fake, 8, &[], &[]);
     assert_eq!(visible, planned(&fake, "single", &all, &unknown));
     assert_eq!(workers(&fake, 4, &[], &[]), planned(&fake, "single", &all, &unknown[..4]));
@@ -153,7 +153,7 @@ fn the_environment_s_list_is_the_allocation() {
     let fake = machine("dgx-a100");
     let node = fake.machine.to_node();
     let uuid = |gpu: usize| node.gpus[gpu].uuid.known().unwrap().clone();
-    let unknown = vec![CpuSet::default(); 4];
+    let unknown = vec![IdSet::default(); 4];
     let planned = planned(&fake, "single", &[2, 4, 6, 7], &unknown);
     let list = |text: &str| workers(&fake, 4, &[("CUDA_VISIBLE_DEVICES", text)], &[]);
     assert_eq!(list("2,4,6,7"), planned);
@@ -181,7 +181,7 @@ fn a_list_that_gpubind_has_ordered_is_taken_entry_by_entry() {
     assert_eq!(said[1..], [""; 4]);
     // Changed since, it is a list like any other.
     let changed = [("CUDA_VISIBLE_DEVICES", "6,3,5"), ("GPUBIND_VISIBLE", "6,3")];
-    let unknown = vec![CpuSet::default(); 3];
+    let unknown = vec![IdSet::default(); 3];
     assert_eq!(workers(&fake, 3, &changed, &[]), planned(&fake, "single", &[3, 5, 6], &unknown));
 }
 
@@ -224,7 +224,7 @@ fn what_is_bound_already_is_left_alone_and_nvml_is_not_read() {
 #[test]
 fn alone_it_keeps_all_gpus_nearest_first() {
     let fake = machine("two-cpu");
-    let own: CpuSet = gpubind::step::own_cpus();
+    let own: IdSet = gpubind_core::step::own_cpus();
     let all: Vec<usize> = (0..8).collect();
     let expected = planned(&fake, "auto", &all, std::slice::from_ref(&own));
     assert_eq!(quiet(&fake, &[], &[])["CUDA_VISIBLE_DEVICES"], expected[0]);
@@ -430,7 +430,10 @@ fn wrong_items_are_named_with_the_valid_ones() {
         let said = stderr(&output);
         assert!(said.contains(item), "{said}");
         if said.contains("unknown item") {
-            assert!(gpubind::config::ITEMS.iter().all(|item| said.contains(item.name)), "{said}");
+            assert!(
+                gpubind_core::request::ITEMS.iter().all(|item| said.contains(item.name)),
+                "{said}"
+            );
         }
     }
     let output = exec(&fake, &[], &[]).output().unwrap();

@@ -1,14 +1,13 @@
 //! What NVML refuses, gets wrong or does not have, and the wrapper's own
 //! faults: each costs one value or one GPU, never the others.
 #![allow(clippy::unwrap_used, reason = "a test helper that fails fails its test")]
-#![cfg(feature = "cli")]
 
 mod nvml_support;
 
 use std::fs;
 
-use gpubind::node::nvml::{self, NvmlError};
-use gpubind::node::{Fact, Link, Node};
+use gpubind::nvml::{self, NvmlError};
+use gpubind_core::node::{Link, Node, Probed};
 use nvml_support::Fake;
 
 fn read(fake: &Fake) -> Node {
@@ -50,10 +49,13 @@ fn pair(links: &str, end: &str) -> Fake {
 fn sick_gpus_are_listed_and_the_others_are_complete() {
     let (node, described) = faulty("dgx-a100", "lost = [2]\nreset-required = [5]\nforbidden = [0]");
     assert_eq!(node, described);
-    let sick: Vec<_> =
-        node.sick.iter().map(|sick| (sick.index, sick.minor.unwrap(), sick.code)).collect();
-    assert_eq!(sick, [(0, 0, 4), (2, 2, 15), (5, 5, 16)]);
-    assert_eq!(node.sick[1].pci.unwrap().to_string(), "0000:47:00.0");
+    let unusable: Vec<_> = node
+        .unusable
+        .iter()
+        .map(|unusable| (unusable.index, unusable.minor.unwrap(), unusable.code))
+        .collect();
+    assert_eq!(unusable, [(0, 0, 4), (2, 2, 15), (5, 5, 16)]);
+    assert_eq!(node.unusable[1].pci.unwrap().to_string(), "0000:47:00.0");
     assert_eq!(node.gpus.len(), 5);
     assert!(node.links[0][1..].iter().all(|link| *link == Link::NvLink(12)));
 }
@@ -64,13 +66,13 @@ fn a_gpu_that_is_lost_behind_its_handle_is_sick_too() {
     let (node, described) = faulty("two-cpu", fault);
     let others: Vec<_> = described.gpus.iter().filter(|gpu| gpu.index != 1).cloned().collect();
     assert_eq!(node.gpus, others);
-    assert_eq!((node.sick[0].index, node.sick[0].code), (1, 15));
-    assert_eq!(node.sick[0].pci, Some(described.gpus[1].pci));
-    assert_eq!(Fact::from(node.sick[0].minor), described.gpus[1].minor);
+    assert_eq!((node.unusable[0].index, node.unusable[0].code), (1, 15));
+    assert_eq!(node.unusable[0].pci, Some(described.gpus[1].pci));
+    assert_eq!(Probed::from(node.unusable[0].minor), described.gpus[1].minor);
 }
 
 /// Each value of a GPU, the call that tells it, and what a refusal leaves.
-type Value = (&'static str, fn(&mut Node, Fact<()>));
+type Value = (&'static str, fn(&mut Node, Probed<()>));
 
 const VALUES: [Value; 5] = [
     ("nvmlDeviceGetMinorNumber", |node, no| node.gpus[1].minor = no.map(|()| 0)),
@@ -87,7 +89,8 @@ fn a_refused_value_is_unsupported_or_failed_and_costs_nothing_else() {
         for (call, refuse) in VALUES {
             let fault = format!("call = [{{ name = \"{call}\", gpu = 1, code = {code} }}]");
             let (node, mut described) = faulty("gh200-4", &fault);
-            let no = if matches!(code, 3 | 25) { Fact::Unsupported } else { Fact::Failed(code) };
+            let no =
+                if matches!(code, 3 | 25) { Probed::Unsupported } else { Probed::Failed(code) };
             refuse(&mut described, no);
             assert_eq!(node, described, "{call} {code}");
         }
@@ -99,7 +102,7 @@ fn a_missing_symbol_is_an_unsupported_value_and_costs_nothing_else() {
     for (call, refuse) in VALUES {
         let (node, mut described) = faulty("gh200-4", &format!("absent = [\"{call}\"]"));
         let gpus = described.gpus.clone();
-        refuse(&mut described, Fact::Unsupported);
+        refuse(&mut described, Probed::Unsupported);
         // It is missing for all GPUs, not only for the one that `refuse` changes.
         let changed = described.gpus[1].clone();
         for (gpu, before) in described.gpus.iter_mut().zip(gpus) {
@@ -148,9 +151,16 @@ fn refused_affinity_comes_from_sysfs() {
 fn affinity_that_nobody_tells_is_unsupported_or_failed_never_node_0() {
     let fault = "call = [{ name = \"nvmlDeviceGetMemoryAffinity\", gpu = 0, code = 999 }]";
     let (node, described) = faulty("vm-no-affinity", fault);
-    assert_eq!((&node.gpus[0].numa, &node.gpus[1].numa), (&Fact::Failed(999), &Fact::Unsupported));
-    assert_eq!(described.gpus[0].cpus, Fact::Unsupported);
-    assert_eq!(node.gpus[0].cpus, Fact::Unsupported, "the kernel's list of all CPUs says nothing");
+    assert_eq!(
+        (&node.gpus[0].numa, &node.gpus[1].numa),
+        (&Probed::Failed(999), &Probed::Unsupported)
+    );
+    assert_eq!(described.gpus[0].cpus, Probed::Unsupported);
+    assert_eq!(
+        node.gpus[0].cpus,
+        Probed::Unsupported,
+        "the kernel's list of all CPUs says nothing"
+    );
 }
 
 #[test]
@@ -270,8 +280,8 @@ fn a_hidden_peer_is_no_switch() {
         assert_eq!(node.links, [[Link::Same, Link::Phb], [Link::Phb, Link::Same]], "{hidden}");
         let index: Vec<_> = node.gpus.iter().map(|gpu| gpu.index).collect();
         assert_eq!(index, [0, 2], "{hidden}: numbered on the whole node");
-        let sick: Vec<_> = node.sick.iter().map(|s| (s.index, s.minor, s.code)).collect();
-        assert_eq!(sick, [(1, Some(1), 4), (3, Some(2), 4)], "{hidden}");
+        let unusable: Vec<_> = node.unusable.iter().map(|s| (s.index, s.minor, s.code)).collect();
+        assert_eq!(unusable, [(1, Some(1), 4), (3, Some(2), 4)], "{hidden}");
         let described = fake.machine.to_node();
         assert_eq!(node.gpus[1], described.gpus[2], "{hidden}");
     }
@@ -319,7 +329,7 @@ fn mig_instances_come_in_order_past_empty_slots_in_both_spellings() {
     for (driver, old) in [("535.104.05", false), ("450.80.02", true)] {
         let node = read(&mig(driver, ""));
         let gpu = &node.gpus[0];
-        assert_eq!(gpu.mig_mode, Fact::Known(true));
+        assert_eq!(gpu.mig_mode, Probed::Known(true));
         let ids: Vec<_> = gpu.mig.iter().map(|mig| (mig.gi, mig.ci)).collect();
         assert_eq!(ids, [(3, 0), (3, 1), (9, 0)]);
         let profiles: Vec<_> = gpu.mig.iter().map(|mig| mig.profile.as_deref().unwrap()).collect();

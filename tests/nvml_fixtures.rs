@@ -1,12 +1,11 @@
 //! Every fixture, read through the fake library and file tree, is the node that
 //! the fixture describes. A new fixture joins by lying in the folder.
 #![allow(clippy::unwrap_used, reason = "a test helper that fails fails its test")]
-#![cfg(feature = "cli")]
 
 mod nvml_support;
 
-use gpubind::node::nvml::{self, NvmlError};
-use gpubind::node::snapshot::{Fingerprint, MAX_AGE, Snapshot};
+use gpubind::nvml::{self, NvmlError};
+use gpubind_core::node::snapshot::{Fingerprint, MAX_AGE, Snapshot};
 use nvml_support::{Fake, names};
 
 #[test]

@@ -1,8 +1,8 @@
 //! Plans that a reader can check by hand, and what the plan says about them.
 #![allow(clippy::unwrap_used)]
 
-use gpubind::node::{CpuSet, Device, Fact, Link, Node, NumaNode};
-use gpubind::plan::{Cost, Plan, PlanError, Shape, Undecided, Why, plan};
+use gpubind_core::node::{Device, IdSet, Link, Node, NumaNode, Probed};
+use gpubind_core::plan::{Cost, Plan, PlanError, Shape, Undecided, Why, plan};
 use proptest::prelude::*;
 
 mod plan_support;
@@ -35,7 +35,7 @@ fn four() -> Node {
     )
 }
 
-fn solve(node: &Node, tasks: &[CpuSet], shape: Shape) -> Plan {
+fn solve(node: &Node, tasks: &[IdSet], shape: Shape) -> Plan {
     plan(node, &all_devices(node), tasks, shape).unwrap()
 }
 
@@ -185,7 +185,7 @@ fn lists_of_tasks_read_well() {
 fn unknown_affinity_leaves_the_links() {
     let mut node = four();
     for gpu in &mut node.gpus {
-        gpu.cpus = Fact::Unsupported;
+        gpu.cpus = Probed::Unsupported;
     }
     let plan = solve(&node, &cpus(&["8-15", "8-15", "0-7", "0-7"]), Shape::Single);
     assert_eq!(plan.shares, [[0], [2], [3], [1]]);
@@ -193,7 +193,7 @@ fn unknown_affinity_leaves_the_links() {
     assert_eq!(plan.why(1), Why::AffinityUnknown(Some(Undecided::Links)));
     assert_eq!(plan.cost.numa, 0);
     // Known for some: the others count as remote.
-    node.gpus[3].cpus = Fact::Known("0-15".parse().unwrap());
+    node.gpus[3].cpus = Probed::Known("0-15".parse().unwrap());
     let plan = solve(&node, &cpus(&["0-7"]), Shape::Single);
     assert_eq!(plan.shares, [[3]]);
     let plan = solve(&node, &cpus(&["0-7", "", "0-7"]), Shape::Single);
@@ -201,8 +201,8 @@ fn unknown_affinity_leaves_the_links() {
     // Neither local nor remote is known, but a local one is taken.
     let far = if plan.shares[0] == [3] { 2 } else { 0 };
     assert_eq!(plan.why(far), Why::Taken { local: true, tasks: vec![2 - far] });
-    node.gpus[3].cpus = Fact::Known("8-15".parse().unwrap());
-    node.gpus[3].numa = Fact::Unsupported;
+    node.gpus[3].cpus = Probed::Known("8-15".parse().unwrap());
+    node.gpus[3].numa = Probed::Unsupported;
     node.links = vec![vec![Link::Sys; 4]; 4];
     let plan = solve(&node, &cpus(&["0-7"]), Shape::Single);
     assert_eq!((plan.shares.concat(), plan.why(0)), (vec![0], Why::AffinityUnknown(None)));
@@ -224,7 +224,7 @@ fn impossible_steps_are_refused() {
     let node = four();
     let device = |gpu| Device { gpu, mig: None };
     let refuse = |devices: &[Device], tasks| {
-        plan(&node, devices, &vec![CpuSet::default(); tasks], Shape::Auto).unwrap_err()
+        plan(&node, devices, &vec![IdSet::default(); tasks], Shape::Auto).unwrap_err()
     };
     assert_eq!(refuse(&[device(0)], 0), PlanError::NoTasks);
     assert_eq!(refuse(&[], 1), PlanError::NoDevices);
@@ -244,12 +244,12 @@ fn with_memory(mut node: Node) -> Node {
     let count = node.numa.len();
     let memory = |numa: &NumaNode| NumaNode {
         id: numa.id + 1,
-        cpus: CpuSet::default(),
+        cpus: IdSet::default(),
         distance: vec![11; 2 * count],
     };
     node.numa = node.numa.into_iter().flat_map(|numa| [numa.clone(), memory(&numa)]).collect();
     for gpu in &mut node.gpus {
-        if let Fact::Known(ids) = &mut gpu.numa {
+        if let Probed::Known(ids) = &mut gpu.numa {
             ids.extend(&near);
         }
     }

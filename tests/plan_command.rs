@@ -8,11 +8,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use gpubind::bind::{Rank, edits, edits_by, shape};
-use gpubind::config::{Request, Settings};
-use gpubind::node::{CpuSet, read_any};
-use gpubind::plan::plan;
-use gpubind::step::{Allocation, Distribution, Reach, layout};
+use gpubind::read_any;
+use gpubind::slurm::{Distribution, layout};
+use gpubind_core::bind::{Rank, edits, edits_by, shape};
+use gpubind_core::node::IdSet;
+use gpubind_core::plan::plan;
+use gpubind_core::request::Request;
+use gpubind_core::site::Settings;
+use gpubind_core::step::{Allocation, Reach};
 use serde_json::{Value, json};
 
 mod command_support;
@@ -475,7 +478,7 @@ fn every_machine_can_be_planned() {
                 assert_eq!(listed.len(), count, "{name}");
                 let mut load = vec![0; 64];
                 for task in listed {
-                    let cpus: CpuSet = task["cpus"].as_str().unwrap().parse().unwrap();
+                    let cpus: IdSet = task["cpus"].as_str().unwrap().parse().unwrap();
                     assert!(
                         cpus.iter().all(|cpu| node.numa_of_cpu(cpu).is_some()),
                         "{name}: {cpus}"

@@ -1,8 +1,8 @@
 //! Up to 8 tasks on 8 devices the plan is the best of all plans, ties included.
 #![allow(clippy::unwrap_used)]
 
-use gpubind::node::Device;
-use gpubind::plan::{Plan, Shape, plan};
+use gpubind_core::node::Device;
+use gpubind_core::plan::{Plan, Shape, plan};
 use proptest::prelude::*;
 
 mod plan_support;

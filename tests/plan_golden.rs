@@ -7,8 +7,8 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use gpubind::node::{CpuSet, Device, Node};
-use gpubind::plan::{Shape, plan};
+use gpubind_core::node::{Device, IdSet, Node};
+use gpubind_core::plan::{Shape, plan};
 
 mod plan_support;
 use plan_support::{all_devices, block, cyclic, machines};
@@ -29,7 +29,7 @@ fn names(devices: impl IntoIterator<Item = Device>) -> String {
 }
 
 /// One step as text: a line of what it is, a line per task, a line of costs.
-fn step(title: &str, node: &Node, devices: &[Device], tasks: &[CpuSet]) -> String {
+fn step(title: &str, node: &Node, devices: &[Device], tasks: &[IdSet]) -> String {
     let plan = plan(node, devices, tasks, Shape::Auto).unwrap();
     let mut text = format!("\n{title}: {} tasks on {}\n", tasks.len(), names(devices.to_vec()));
     for (task, (share, cpus)) in plan.shares.iter().zip(tasks).enumerate() {

@@ -2,8 +2,8 @@
 //! change makes it better.
 #![allow(clippy::unwrap_used)]
 
-use gpubind::node::{Device, MigInstance, Node};
-use gpubind::plan::{Shape, plan};
+use gpubind_core::node::{Device, MigInstance, Node};
+use gpubind_core::plan::{Shape, plan};
 use pathfinding::prelude::{Matrix, kuhn_munkres_min};
 use proptest::prelude::*;
 
@@ -49,7 +49,7 @@ fn cost_of(tables: &Tables, list: &[usize], a: usize, b: usize) -> (u64, u64) {
 fn check(case: &Case, shape: Shape) {
     let Case { node, devices, tasks } = case;
     let plan = plan(node, devices, tasks, shape).unwrap();
-    let again = gpubind::plan::plan(node, devices, tasks, shape).unwrap();
+    let again = gpubind_core::plan::plan(node, devices, tasks, shape).unwrap();
     assert_eq!(plan, again);
 
     let tables = Tables::new(node, devices, &slots(tasks, devices.len(), shape));
@@ -137,8 +137,8 @@ fn the_largest_steps_end() {
                 gpus: (0..gpus)
                     .map(|gpu| {
                         let local = (gpu..gpu + 3).collect();
-                        let numa = gpubind::node::Fact::Known(vec![]);
-                        plan_support::gpu(gpu, gpubind::node::Fact::Known(local), numa, 0)
+                        let numa = gpubind_core::node::Probed::Known(vec![]);
+                        plan_support::gpu(gpu, gpubind_core::node::Probed::Known(local), numa, 0)
                     })
                     .collect(),
                 ..Node::default()

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use gpubind::bind::{Outcome, Rank, edits, shape};
-use gpubind::config::{Request, Settings};
-use gpubind::node::CpuSet;
-use gpubind::plan::plan;
-use gpubind::step::{Allocation, Reach};
+use gpubind_core::bind::{Outcome, Rank, edits, shape};
+use gpubind_core::node::IdSet;
+use gpubind_core::plan::plan;
+use gpubind_core::request::Request;
+use gpubind_core::site::Settings;
+use gpubind_core::step::{Allocation, Reach};
 use proptest::prelude::*;
 
 mod plan_support;
@@ -20,7 +21,7 @@ fn of_rank(
     allocation: &Allocation,
     request: &str,
     rank: usize,
-    own: &CpuSet,
+    own: &IdSet,
 ) -> Outcome {
     // Its own environment is its own: nothing there may sway the plan.
     let env = |name: &str| match name {
@@ -56,7 +57,7 @@ proptest! {
             let plan = plan(&case.node, &devices, &case.tasks, shape(settings.mode)).unwrap();
             let mut warnings = BTreeSet::new();
             for (rank, own) in owns.iter().enumerate().take(case.tasks.len()) {
-                let own: CpuSet = own.iter().copied().collect();
+                let own: IdSet = own.iter().copied().collect();
                 let outcome = of_rank(&case, &allocation, request, rank, &own);
                 let edits = outcome.edits.unwrap();
                 let uuids = edits.set.iter().find(|(name, _)| *name == "GPUBIND_GPU_UUID");

@@ -1,6 +1,5 @@
 //! `gpubind report` and `--check`: real processes that meet.
 #![allow(clippy::unwrap_used, reason = "a test helper that fails fails its test")]
-#![cfg(feature = "cli")]
 
 mod nvml_support;
 

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gpubind::config::{
-    Effective, JobFacts, KEYS, Origin, Place, PlugstackArgs, SiteFile, TomlForm,
+use gpubind_core::site::{
+    Effective, JobInfo, KEYS, Origin, PlugstackArgs, Scope, SiteFile, TomlForm,
 };
 
 fn read(path: &str) -> String {
@@ -35,12 +35,12 @@ fn the_site_file_that_is_installed_says_nothing() {
 fn the_site_file_names_every_key_with_its_built_in_value() {
     let text = uncommented(&read("etc/gpubind.toml"));
     let file = parse(&text);
-    let effective = Effective::new(file.layers(&JobFacts::default()));
+    let effective = Effective::new(file.layers(&JobInfo::default()));
     let built_in = Effective::new([]);
     let mut lines = Vec::new();
     for (value, built_in) in effective.values().iter().zip(built_in.values()) {
         let name = value.key.name;
-        if value.key.place == Place::Plugstack {
+        if value.key.scope == Scope::Plugstack {
             assert!(!text.contains(&format!("\n{name} =")), "{name} belongs to plugstack.conf");
             continue;
         }
@@ -59,7 +59,7 @@ fn the_site_file_names_every_key_with_its_built_in_value() {
         let about = text.lines().collect::<Vec<_>>()[..line - 1].join("\n");
         let about = about.rsplit("\n\n").next().unwrap().to_owned();
         assert!(about.contains("Change it"), "{name} has no reason to change it: {about}");
-        if let gpubind::config::Takes::Word(words) = value.key.takes {
+        if let gpubind_core::site::ValueKind::Word(words) = value.key.kind {
             assert!(words.iter().all(|word| about.contains(word)), "{name}: {about}");
         }
     }
@@ -75,7 +75,7 @@ fn the_plugstack_file_names_every_argument_with_its_built_in_value() {
         let word = format!("{}={}", key.name, key.default);
         assert!(words.contains(&word.as_str()), "no {word}");
     }
-    let found = gpubind::config::PlugstackFile::read(
+    let found = gpubind::slurm::PlugstackFile::read(
         &PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("etc/plugstack.conf.d/gpubind.conf"),
     );
     let [line] = &found.plugins[..] else { panic!("one line that loads a plugin: {found:?}") };
@@ -94,10 +94,10 @@ fn table() -> String {
             other => other,
         };
         let default = if key.default.is_empty() { "none" } else { key.default };
-        let name = match key.place {
-            Place::PerJob => format!("`{}`", key.name),
-            Place::PerNode => format!("`{}` ¹", key.name),
-            Place::Plugstack => format!("`{}` ²", key.name),
+        let name = match key.scope {
+            Scope::PerJob => format!("`{}`", key.name),
+            Scope::PerNode => format!("`{}` ¹", key.name),
+            Scope::Plugstack => format!("`{}` ²", key.name),
         };
         table += &format!("| {name} | {value} | {default} | {} |\n", key.what);
     }

@@ -1,6 +1,5 @@
 //! `gpubind snapshot`, run as a program against fake machines.
 #![allow(clippy::unwrap_used, reason = "a test helper that fails fails its test")]
-#![cfg(feature = "cli")]
 
 mod nvml_support;
 
@@ -10,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use gpubind::node::probe::{self, ProbeError};
-use gpubind::node::snapshot::Snapshot;
+use gpubind_core::child::{ProbeError};
+use gpubind_core::node::snapshot::Snapshot;
 use nvml_support::Fake;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_gpubind");
@@ -211,7 +210,7 @@ fn fresh_needs_to_be_told_what_for_and_shows_without_keeping() {
 fn probe(host: &Host, deadline: Duration) -> Result<Vec<u8>, ProbeError> {
     let mut args = vec!["snapshot".into(), "--save".into(), "--show".into()];
     args.extend(host.machine());
-    probe::run(Path::new(PROGRAM), &args, deadline)
+    gpubind_core::child::run(Path::new(PROGRAM), &args, deadline)
 }
 
 #[test]

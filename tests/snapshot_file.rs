@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use gpubind::node::snapshot::{Fingerprint, MAX_AGE, MAX_SIZE, SaveError, Snapshot, SnapshotError};
-use gpubind::node::{
-    CpuSet, Fact, Gpu, Link, MigInstance, Nic, Node, NodeError, NumaNode, Roots, SickGpu,
+use gpubind_core::node::snapshot::{
+    Fingerprint, MAX_AGE, MAX_SIZE, SaveError, Snapshot, SnapshotError,
+};
+use gpubind_core::node::{
+    Gpu, IdSet, Link, MigInstance, Nic, Node, NodeError, NumaNode, Probed, Roots, UnusableGpu,
 };
 
 /// A machine's file tree with one MIG GPU, and a snapshot's place in it.
@@ -74,16 +76,16 @@ impl Tree {
 fn node() -> Node {
     let gpu = |index, pci: &str| Gpu {
         index,
-        minor: Fact::Known(index),
-        uuid: Fact::Known(format!("GPU-00000000-0000-0000-0000-00000000000{index}")),
+        minor: Probed::Known(index),
+        uuid: Probed::Known(format!("GPU-00000000-0000-0000-0000-00000000000{index}")),
         pci: pci.parse().unwrap(),
-        name: Fact::Known("NVIDIA A100-SXM4-40GB".to_owned()),
-        cpus: Fact::Known("0-15,128-143".parse::<CpuSet>().unwrap()),
-        numa: Fact::Known(vec![0]),
-        gpu_numa_id: Fact::Unsupported,
-        mig_mode: Fact::Known(true),
+        name: Probed::Known("NVIDIA A100-SXM4-40GB".to_owned()),
+        cpus: Probed::Known("0-15,128-143".parse::<IdSet>().unwrap()),
+        numa: Probed::Known(vec![0]),
+        gpu_numa_id: Probed::Unsupported,
+        mig_mode: Probed::Known(true),
         mig: Vec::new(),
-        persistence: Fact::Failed(999),
+        persistence: Probed::Failed(999),
     };
     let mut gpus = vec![gpu(0, "0000:07:00.0"), gpu(2, "10000:0f:00.0")];
     gpus[0].mig = vec![MigInstance {
@@ -95,11 +97,11 @@ fn node() -> Node {
     Node {
         gpus,
         links: vec![vec![Link::Same, Link::NvLink(12)], vec![Link::Unknown, Link::Same]],
-        sick: vec![SickGpu { index: 1, pci: None, minor: Some(1), code: 15 }],
+        unusable: vec![UnusableGpu { index: 1, pci: None, minor: Some(1), code: 15 }],
         nics: vec![Nic { name: "mlx5_0".to_owned(), pci: None, links: vec![Link::Pix, Link::Sys] }],
         numa: vec![
             NumaNode { id: 0, cpus: "0-15".parse().unwrap(), distance: vec![10, 32] },
-            NumaNode { id: 8, cpus: CpuSet::default(), distance: vec![32, 10] },
+            NumaNode { id: 8, cpus: IdSet::default(), distance: vec![32, 10] },
         ],
         driver: Some("580.82.07".to_owned()),
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use gpubind::node::probe::{self, MAX_OUTPUT, ProbeError};
+use gpubind_core::child::{MAX_OUTPUT, ProbeError};
 
 mod command_support;
 use command_support::write_script;
@@ -36,7 +36,7 @@ impl Script {
 
     fn run(&self, args: &[&str], deadline: Duration) -> Result<Vec<u8>, ProbeError> {
         let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-        probe::run(&self.path(), &args, deadline)
+        gpubind_core::child::run(&self.path(), &args, deadline)
     }
 }
 
@@ -162,7 +162,7 @@ fn only_a_file_that_root_alone_can_write_is_run() {
     let proof = script.folder.path().join("ran");
     let refused = |program: &Path, why: &str| {
         let args = [proof.clone().into_os_string()];
-        let error = probe::run(program, &args, LONG).unwrap_err();
+        let error = gpubind_core::child::run(program, &args, LONG).unwrap_err();
         assert!(matches!(error, ProbeError::Untrusted { .. }), "{error}");
         assert!(error.to_string().contains(why), "{error}");
         assert!(!proof.exists(), "it was run");

@@ -115,8 +115,11 @@ fn the_paragraph_says_what_an_admin_should_know() {
 #[test]
 fn sick_gpus_and_mig_instances_are_listed_below_the_matrix() {
     let machines = machines();
-    let sick = out(&["--from", "-"], &machines["lost-gpu"]);
-    assert!(sick.contains("\nGPU3 at 0000:61:00.0 (/dev/nvidia3) cannot be used: "), "{sick}");
+    let unusable = out(&["--from", "-"], &machines["lost-gpu"]);
+    assert!(
+        unusable.contains("\nGPU3 at 0000:61:00.0 (/dev/nvidia3) cannot be used: "),
+        "{unusable}"
+    );
     let mig = out(&["--from", "-"], &machines["a100-mig-mixed"]);
     let instances = mig.lines().filter(|line| line.trim_start().starts_with("MIG-"));
     assert_eq!(instances.count(), 6, "{mig}");

@@ -8,8 +8,8 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 
-use gpubind::node::topo_text;
-use gpubind::node::{Fact, Gpu, Link, Node};
+use gpubind_core::node::{Gpu, Link, Node, Probed};
+use gpubind_topo_text as topo_text;
 
 /// File, network adapters, warnings, and the GPUs in order as
 /// `count x NUMA nodes[/GPU NUMA ID]:CPUs`, `?` where the text does not tell.
@@ -168,7 +168,7 @@ fn every_paste_is_read_right() {
             assert_eq!(node.links[a][b], node.links[b][a], "{name}: all of these are symmetric");
         }
         assert!(node.gpus.iter().all(|gpu| gpu.pci.known().is_none()));
-        assert!(node.gpus.iter().all(|gpu| gpu.uuid == Fact::Unsupported));
+        assert!(node.gpus.iter().all(|gpu| gpu.uuid == Probed::Unsupported));
     }
     if !texts.is_empty() {
         assert_eq!(texts.len(), EXPECTED.len(), "a file of the list is missing");

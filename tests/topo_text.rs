@@ -4,8 +4,8 @@
 
 mod topo_support;
 
-use gpubind::node::topo_text::{TopoTextError, Warning, parse};
-use gpubind::node::{Link, Node};
+use gpubind_core::node::{Link, Node};
+use gpubind_topo_text::{TextWarning, TopoTextError, parse};
 use proptest::prelude::*;
 use topo_support::{Style, style, table};
 
@@ -39,7 +39,8 @@ fn warnings(text: &str) -> Vec<String> {
 }
 
 fn cpus(node: &Node) -> Vec<String> {
-    let text = |gpu: &gpubind::node::Gpu| gpu.cpus.known().map_or("?".into(), |c| c.to_string());
+    let text =
+        |gpu: &gpubind_core::node::Gpu| gpu.cpus.known().map_or("?".into(), |c| c.to_string());
     node.gpus.iter().map(text).collect()
 }
 
@@ -69,7 +70,7 @@ fn errors_name_line_and_cell() {
     );
     assert_eq!(
         hurt("X \tSYS\tSYS\tPXB", "X \tOK\tSYS\tPXB"),
-        "line 3, row GPU1, column GPU2: `OK` (as `nvidia-smi topo -p2p` prints it) is not one of \
+        "line 3, row GPU1, column GPU2: `OK` (as `nvidia-smi topo -p2p` fingerprints it) is not one of \
          X, NV#, PIX, PXB, PHB, NODE, SYS"
     );
     assert_eq!(
@@ -132,7 +133,10 @@ fn doubtful_affinity_is_left_out_with_a_warning() {
     let (node, warnings) = parse(&glued).unwrap();
     assert_eq!(node.links, parse(FOUR).unwrap().0.links);
     assert_eq!(cpus(&node)[0], "?");
-    assert!(matches!(&warnings[..], [Warning::AffinityLeftOut { line: 2, .. }]), "{warnings:?}");
+    assert!(
+        matches!(&warnings[..], [TextWarning::AffinityLeftOut { line: 2, .. }]),
+        "{warnings:?}"
+    );
 }
 
 #[test]
@@ -141,7 +145,7 @@ fn a_row_that_shows_not_which_cell_is_empty_is_left_out() {
     let hurt = lines.replacen("SYS  PXB  0-15  0    N/A", "SYS  PXB  0    N/A", 1);
     let (node, warnings) = parse(&hurt).unwrap();
     assert!(node.gpus[0].cpus.known().is_none() && node.gpus[0].numa.known().is_none());
-    assert!(warnings.iter().any(|w| matches!(w, Warning::AffinityLeftOut { line: 2, .. })));
+    assert!(warnings.iter().any(|w| matches!(w, TextWarning::AffinityLeftOut { line: 2, .. })));
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! see has a row there. Messages are found by where they stand in the sources, so a new
 //! one is missed by nobody. The table of `gpubind check` is generated: see docs/generate.
 #![allow(clippy::unwrap_used, reason = "a test helper that fails fails its test")]
-#![cfg(feature = "cli")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -6,10 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::exit;
 
-use gpubind::bind::leftovers;
-use gpubind::config::{
-    Change, Command, REQUEST_VARIABLE, Request, read_command_line, travel_as, variables,
-};
+use gpubind_core::bind::leftovers;
+use gpubind_core::request::{Change, Command, Request, propagate, read_command_line, variables};
+use gpubind_core::variables;
 
 use crate::{argv, say};
 
@@ -39,7 +38,7 @@ pub fn init() -> Client {
         argv::replace(*position, word);
     }
     let changes = variables(command, &line, &variable).unwrap_or_else(|error| {
-        refuse(&format!("{REQUEST_VARIABLE}: {error}"));
+        refuse(&format!("{}: {error}", variables::REQUEST));
     });
     change(changes);
     if command != Command::Srun {
@@ -55,7 +54,7 @@ pub fn after_options(client: &Client, value: Option<&str>) {
     let from_script = !client.said_on_command_line && client.command != Some(Command::Srun);
     if let Some(value) = value.filter(|_| from_script) {
         match value.parse::<Request>() {
-            Ok(request) => change(travel_as(Some(&request), &variable)),
+            Ok(request) => change(propagate(Some(&request), &variable)),
             Err(error) => refuse(&format!("--gpubind: {error}")),
         }
     }

@@ -16,7 +16,7 @@ static CONSTRUCTOR: extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) = c
 
 extern "C" fn constructor(argc: c_int, argv: *mut *mut c_char, _env: *mut *mut c_char) {
     argv::remember(argc, argv);
-    if let Some(version) = api_number().and_then(gpubind::config::plugin_version) {
+    if let Some(version) = api_number().and_then(gpubind_core::plugin_version) {
         write_version(version);
     }
 }

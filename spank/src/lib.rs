@@ -20,7 +20,7 @@ mod task;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 
-use gpubind::config::{Origin, PlugstackArgs};
+use gpubind_core::site::{Origin, PlugstackArgs};
 use slurm_spank::{Context, Plugin, SPANK_PLUGIN, SpankHandle, SpankOption};
 
 /// What Slurm's plugin loader looks for; the macro leaves the items undocumented.

@@ -1,9 +1,10 @@
 //! In slurmstepd, before the tasks fork: what the step owns and what the node has.
 //! And when slurmd starts: having the node read beforehand.
 
-use gpubind::config::{Acts, COMPONENTS_VARIABLE, JobFacts, PlugstackArgs, REQUEST_VARIABLE, Site};
-use gpubind::node::{self, Node, Roots, Source, obtain};
-use gpubind::step::{Affinity, GpuLists};
+use gpubind_core::node::{self, Node, ProbeOptions, Roots, load_or_probe};
+use gpubind_core::site::{BindDefault, JobInfo, PlugstackArgs, Site};
+use gpubind_core::step::{Affinity, GpuLists};
+use gpubind_core::variables;
 use slurm_spank::SpankHandle;
 
 use crate::say;
@@ -35,21 +36,23 @@ pub fn read(spank: &SpankHandle, args: &PlugstackArgs) -> Option<Step> {
         return None;
     }
     let step = read_normal(spank, args);
-    if step.is_none() && spank.getenv_lossy(COMPONENTS_VARIABLE).is_ok_and(|list| list.is_some()) {
+    if step.is_none()
+        && spank.getenv_lossy(variables::COMPONENT_REQUESTS).is_ok_and(|list| list.is_some())
+    {
         // srun's note to the plugin, not to the user's program.
-        let _ = spank.unsetenv(COMPONENTS_VARIABLE);
+        let _ = spank.unsetenv(variables::COMPONENT_REQUESTS);
     }
     step
 }
 
 fn read_normal(spank: &SpankHandle, args: &PlugstackArgs) -> Option<Step> {
     let variable = |name: &str| spank.getenv_lossy(name).ok().flatten();
-    let request = variable(REQUEST_VARIABLE).filter(|request| !request.trim().is_empty());
+    let request = variable(variables::REQUEST).filter(|request| !request.trim().is_empty());
     let lists = GpuLists {
-        visible: variable("CUDA_VISIBLE_DEVICES"),
-        step_gpus: variable("SLURM_STEP_GPUS").filter(|list| !list.is_empty()),
+        visible: variable(variables::CUDA_VISIBLE_DEVICES),
+        step_gpus: variable(variables::STEP_GPUS).filter(|list| !list.is_empty()),
     };
-    let job = JobFacts::read(&variable);
+    let job = JobInfo::read(&variable);
     // Slurm sets SLURM_STEP_GPUS for each step with GPUs that have device files,
     // and takes an inherited one away from steps without.
     if lists.step_gpus.is_none() {
@@ -64,7 +67,7 @@ fn read_normal(spank: &SpankHandle, args: &PlugstackArgs) -> Option<Step> {
         });
     }
     let (site, broken) = load_site(args, &job);
-    let acts = request.is_some() || site.acts == Acts::Always;
+    let acts = request.is_some() || site.default == BindDefault::Always;
     if !acts && broken.is_none() {
         return None;
     }
@@ -75,7 +78,7 @@ fn read_normal(spank: &SpankHandle, args: &PlugstackArgs) -> Option<Step> {
 }
 
 /// The site's settings; a file that does not count is told in slurmd's log.
-fn load_site(args: &PlugstackArgs, job: &JobFacts) -> (Site, Option<String>) {
+fn load_site(args: &PlugstackArgs, job: &JobInfo) -> (Site, Option<String>) {
     let (site, error) = args.load_site(job);
     let broken = error.map(|error| error.to_string());
     if let Some(error) = &broken {
@@ -95,14 +98,14 @@ pub fn record(spank: &SpankHandle, step: &Step) {
 
 /// When slurmd starts: has the node read in the background.
 pub fn refresh(args: &PlugstackArgs) {
-    let (site, _) = load_site(args, &JobFacts::default());
+    let (site, _) = load_site(args, &JobInfo::default());
     if let Err(error) = node::refresh(&source(&site)) {
         say::error(&format!("cannot have this node's GPUs read: {error}"));
     }
 }
 
 fn node(site: &Site) -> Result<Node, String> {
-    match obtain(&source(site)) {
+    match load_or_probe(&source(site)) {
         Ok((node, stale)) => {
             if let Some(why) = stale {
                 say::debug(&format!("NVML was read for this step: {why}"));
@@ -116,8 +119,8 @@ fn node(site: &Site) -> Result<Node, String> {
     }
 }
 
-fn source(site: &Site) -> Source {
-    Source {
+fn source(site: &Site) -> ProbeOptions {
+    ProbeOptions {
         roots: Roots::new(site.fsroot.clone()),
         program: site.program.clone(),
         nvml: site.nvml.clone(),

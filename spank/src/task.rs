@@ -3,14 +3,15 @@
 //! Only here are device cgroup and CPU affinity final, and only here does
 //! anything that the user wrote get read, as the user.
 
+use gpubind_core::variables;
 use std::fs::File;
 use std::path::Path;
 use std::process;
 
-use gpubind::bind::{Edits, Rank, Shim, edits, leftovers};
-use gpubind::config::{COMPONENTS_VARIABLE, Change, travel_as};
-use gpubind::node::{CpuSet, Node, Roots};
-use gpubind::step::{Affinity, Allocation, Place, Ranks, master_port, own_cpus, reach, wanted};
+use gpubind_core::bind::{Edits, Rank, Shim, edits, leftovers};
+use gpubind_core::node::{IdSet, Node, Roots};
+use gpubind_core::request::{Change, ComponentPosition, propagate, wanted};
+use gpubind_core::step::{Affinity, Allocation, Ranks, master_port, own_cpus, reach};
 use slurm_spank::SpankHandle;
 
 use crate::say;
@@ -32,12 +33,12 @@ pub fn bind(spank: &SpankHandle, step: &Step) {
             return;
         }
     };
-    if env(COMPONENTS_VARIABLE).is_some() {
+    if env(variables::COMPONENT_REQUESTS).is_some() {
         if step.request.is_some() {
             // A step inside this one is inside this component.
-            change(spank, &travel_as(wanted.to_travel().as_ref(), &env));
+            change(spank, &propagate(wanted.to_propagate().as_ref(), &env));
         }
-        change(spank, &[(COMPONENTS_VARIABLE.to_owned(), None)]);
+        change(spank, &[(variables::COMPONENT_REQUESTS.to_owned(), None)]);
     }
     let site = &step.site;
     if let Some(error) = step.broken.as_ref().filter(|_| first && wanted.may_be_bound()) {
@@ -123,7 +124,7 @@ fn apply(spank: &SpankHandle, edits: &Edits, verbose: bool, env: &dyn Fn(&str) -
     }
     if verbose {
         let rank = spank.task_global_id().unwrap_or(0);
-        let host = env("SLURMD_NODENAME").unwrap_or_default();
+        let host = env(variables::NODE_NAME).unwrap_or_default();
         say::user(&format!("rank {rank} on {host}, {}", edits.report));
     }
 }
@@ -142,12 +143,12 @@ fn listed_cpus(
     spank: &SpankHandle,
     env: &dyn Fn(&str) -> Option<String>,
     node: Option<&Node>,
-) -> Vec<CpuSet> {
+) -> Vec<IdSet> {
     let tasks = number(spank.job_local_task_count().unwrap_or(1));
     let numa = node.map_or(&[][..], |node| node.numa.as_slice());
-    gpubind::step::listed_cpus(env, tasks, numa).unwrap_or_else(|error| {
+    gpubind_core::step::listed_cpus(env, tasks, numa).unwrap_or_else(|error| {
         say::debug(&format!("SLURM_CPU_BIND_LIST: {error}; CPU sets are unknown"));
-        vec![CpuSet::default(); tasks]
+        vec![IdSet::default(); tasks]
     })
 }
 
@@ -155,24 +156,24 @@ fn listed_cpus(
 /// tasks and nodes of a component from 0; its variables count on through all
 /// components and hold one job id, the first component's (env.c, setup_env).
 fn ranks(spank: &SpankHandle, env: &dyn Fn(&str) -> Option<String>) -> Ranks {
-    let hosts = env("SLURM_STEP_NODELIST").or_else(|| env("SLURM_NODELIST"));
+    let hosts = env(variables::STEP_NODE_LIST).or_else(|| env(variables::NODE_LIST));
     let from_env = |name: &str| env(name).and_then(|text| text.parse().ok());
-    let job = from_env("SLURM_JOB_ID").or_else(|| spank.job_id().ok()).unwrap_or(0);
+    let job = from_env(variables::JOB_ID).or_else(|| spank.job_id().ok()).unwrap_or(0);
     Ranks {
-        rank: from_env("SLURM_PROCID").or_else(|| spank.task_global_id().ok()).unwrap_or(0),
+        rank: from_env(variables::PROC_ID).or_else(|| spank.task_global_id().ok()).unwrap_or(0),
         // SLURM_NTASKS may be the job's: srun --preserve-env keeps that.
-        world_size: from_env("SLURM_STEP_NUM_TASKS")
+        world_size: from_env(variables::STEP_NUM_TASKS)
             .or_else(|| spank.job_total_task_count().ok())
             .unwrap_or(1),
         local_world_size: spank.job_local_task_count().unwrap_or(1),
-        node_rank: from_env("SLURM_NODEID").or_else(|| spank.job_nodeid().ok()).unwrap_or(0),
+        node_rank: from_env(variables::NODE_ID).or_else(|| spank.job_nodeid().ok()).unwrap_or(0),
         master_addr: hosts.as_deref().and_then(Ranks::first_host),
         master_port: master_port(job, spank.job_stepid().unwrap_or(0)),
     }
 }
 
-fn place(spank: &SpankHandle, ranks: &Ranks) -> Place {
-    Place {
+fn place(spank: &SpankHandle, ranks: &Ranks) -> ComponentPosition {
+    ComponentPosition {
         before: ranks.rank.saturating_sub(spank.task_global_id().unwrap_or(ranks.rank)),
         tasks: spank.job_total_task_count().unwrap_or(1),
         total: ranks.world_size,

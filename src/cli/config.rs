@@ -8,10 +8,13 @@ use comfy_table::Table;
 use serde::Serialize;
 
 use super::lines::lines;
-use crate::config::{
-    Effective, JobFacts, Layer, LoadError, Origin, PlugstackArgs, PlugstackError, PlugstackFile,
-    REQUEST_VARIABLE, Request, RequestError, TomlForm, Value, load, plugstack_path,
+use crate::slurm::{PlugstackFile, plugstack_path};
+use gpubind_core::request::{Request, RequestError};
+use gpubind_core::site::{
+    Effective, JobInfo, Layer, LoadError, Origin, PlugstackArgs, PlugstackError, TomlForm, Value,
+    load,
 };
+use gpubind_core::variables;
 
 /// Show the settings that hold on this node, and where each comes from
 ///
@@ -48,7 +51,7 @@ pub enum ConfigError {
     #[error("{}", .0.join("\ngpubind: "))]
     Plugstack(Vec<String>),
     /// The user's own variable.
-    #[error("{REQUEST_VARIABLE}: {0}")]
+    #[error("SLURM_GPUBIND: {0}")]
     Variable(#[from] RequestError),
     /// Output failed.
     #[error("cannot write the settings: {0}")]
@@ -64,7 +67,7 @@ pub enum ConfigError {
 /// [`ConfigError`].
 pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<(), ConfigError> {
     let plugstack = plugstack(args.plugstack.as_deref())?;
-    let job = JobFacts { partition: args.partition.clone(), constraint: args.constraint.clone() };
+    let job = JobInfo { partition: args.partition.clone(), constraint: args.constraint.clone() };
     let named = args.config.clone();
     let path = named.unwrap_or_else(|| plugstack.site(None, &job).config);
     let file = load(&path)?;
@@ -89,7 +92,7 @@ pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<(), ConfigError> {
 /// The plugin's arguments. That nothing loads the plugin here is worth a word, but
 /// no error: this may be a machine where one tries a site file.
 fn plugstack(named: Option<&Path>) -> Result<PlugstackArgs, ConfigError> {
-    let slurm_conf = env::var_os("SLURM_CONF").map(PathBuf::from);
+    let slurm_conf = env::var_os(variables::SLURM_CONF).map(PathBuf::from);
     let path = named.map_or_else(|| plugstack_path(slurm_conf.as_deref()), Path::to_owned);
     let found = PlugstackFile::read(&path);
     if named.is_some() && found.files.is_empty() {
@@ -120,7 +123,7 @@ fn plugstack(named: Option<&Path>) -> Result<PlugstackArgs, ConfigError> {
 
 /// What the user's SLURM_GPUBIND says.
 fn variable() -> Result<Layer, RequestError> {
-    let text = env::var(REQUEST_VARIABLE).unwrap_or_default();
+    let text = env::var(variables::REQUEST).unwrap_or_default();
     let request: Request = text.parse()?;
     Ok(Layer::of_request(&request, &Origin::Variable))
 }
@@ -150,7 +153,7 @@ impl JsonValue<'_> {
                 let place = place.as_ref().map(|(path, line)| (path.as_path(), *line));
                 ("plugstack.conf", place)
             }
-            Origin::Variable => (REQUEST_VARIABLE, None),
+            Origin::Variable => (variables::REQUEST, None),
         };
         JsonValue {
             key: value.key.name,

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use crate::node::nvml::{self, NvmlError};
-use crate::node::snapshot::{MAX_AGE, Snapshot};
-use crate::node::{Node, ObtainError, Roots, Source, obtain, probe};
+use crate::nvml::{self, NvmlError};
+use gpubind_core::node::snapshot::{MAX_AGE, Snapshot};
+use gpubind_core::node::{LoadOrProbeError, Node, ProbeOptions, Roots, load_or_probe};
 
 /// Where the machine's files and its NVML library are.
 #[derive(Debug, Clone, clap::Args)]
@@ -28,13 +28,13 @@ impl MachineArgs {
     /// read in a child, in this time.
     ///
     /// # Errors
-    /// [`ObtainError`] if neither tells.
-    pub fn node_within(&self, timeout: Duration) -> Result<Node, ObtainError> {
+    /// [`LoadOrProbeError`] if neither tells.
+    pub fn node_within(&self, timeout: Duration) -> Result<Node, LoadOrProbeError> {
         // The child works in another folder.
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
-        let source = Source {
+        let source = ProbeOptions {
             roots: Roots::new(absolute(&self.fsroot)),
-            program: probe::SELF.into(),
+            program: gpubind_core::child::SELF.into(),
             // A bare name is for the loader to find.
             nvml: self.nvml.as_ref().map(|nvml| match nvml.components().count() {
                 0 | 1 => nvml.clone(),
@@ -43,7 +43,7 @@ impl MachineArgs {
             timeout,
             max_age: MAX_AGE,
         };
-        obtain(&source).map(|(node, _)| node)
+        load_or_probe(&source).map(|(node, _)| node)
     }
 
     /// The whole machine: from the saved snapshot if it may be believed, else from NVML.

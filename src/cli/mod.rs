@@ -11,6 +11,7 @@ mod report;
 mod snapshot;
 mod topo;
 
+use gpubind_core::variables;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -90,7 +91,7 @@ fn exit_code(error: &(dyn std::error::Error + 'static)) -> u8 {
 
 /// The node's name, Slurm's where it tells.
 fn host() -> String {
-    std::env::var("SLURMD_NODENAME")
+    std::env::var(variables::NODE_NAME)
         .unwrap_or_else(|_| rustix::system::uname().nodename().to_string_lossy().into_owned())
 }
 

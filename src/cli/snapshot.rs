@@ -18,11 +18,11 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::MachineArgs;
-use crate::node::nvml::{self, NvmlError};
-use crate::node::snapshot::{
+use crate::nvml::{self, NvmlError};
+use gpubind_core::node::snapshot::{
     Fingerprint, MAX_AGE, SaveError, Snapshot, SnapshotError, make_folder,
 };
-use crate::node::{Node, Roots};
+use gpubind_core::node::{Node, Roots};
 
 /// How long to wait for another `gpubind snapshot`. Without persistence mode
 /// NVML takes up to 3 s for each GPU of the machine.
@@ -178,7 +178,7 @@ fn save(
 
 /// Writes the file, unless this process sees but a part of the machine.
 fn keep(snapshot: &Snapshot, path: &Path) -> Result<(), SnapshotCommandError> {
-    match snapshot.node.sick.iter().filter(|sick| sick.code == NO_PERMISSION).count() {
+    match snapshot.node.unusable.iter().filter(|unusable| unusable.code == NO_PERMISSION).count() {
         0 => Ok(snapshot.save(path)?),
         hidden => Err(SnapshotCommandError::Hidden(hidden)),
     }
@@ -247,9 +247,10 @@ fn summary(node: &Node) -> String {
     }
     let with_cpus = node.numa.iter().filter(|numa| !numa.cpus.is_empty()).count();
     line += &format!(", {} with CPUs", plural(with_cpus, "NUMA node"));
-    for sick in &node.sick {
-        let pci = sick.pci.map_or_else(String::new, |pci| format!(" at {pci}"));
-        line += &format!("; GPU {}{pci} cannot be used (NVML code {})", sick.index, sick.code);
+    for unusable in &node.unusable {
+        let pci = unusable.pci.map_or_else(String::new, |pci| format!(" at {pci}"));
+        line +=
+            &format!("; GPU {}{pci} cannot be used (NVML code {})", unusable.index, unusable.code);
     }
     line
 }

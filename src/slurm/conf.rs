@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use nodeset::{NodeSet, Parser, Resolver};
 
 use super::lines::{Line, Lines, ReadError};
-use crate::step::Distribution;
+use crate::slurm::Distribution;
 
 /// Lines that begin with these describe one thing each; their keys are not the
 /// cluster's (slurm.conf(5)).

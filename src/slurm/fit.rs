@@ -1,8 +1,8 @@
 //! gres.conf against the machine.
 
 use super::gres::{GresGpu, NodeGres};
-use crate::node::{CpuSet, Gpu, Link, Node, PciAddress};
-use crate::step::cores;
+use crate::slurm::cores;
+use gpubind_core::node::{Gpu, IdSet, Link, Node, PciAddress};
 
 /// A GPU whose line says something else than the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,20 +98,21 @@ fn seats(node: &Node) -> Vec<Seat<'_>> {
         minor: gpu.minor.known().copied(),
         gpu: Some((at, gpu)),
     });
-    let sick = node.sick.iter().map(|gpu| Seat { pci: gpu.pci, minor: gpu.minor, gpu: None });
-    let mut seats: Vec<Seat> = usable.chain(sick).collect();
+    let unusable =
+        node.unusable.iter().map(|gpu| Seat { pci: gpu.pci, minor: gpu.minor, gpu: None });
+    let mut seats: Vec<Seat> = usable.chain(unusable).collect();
     // One without an address cannot be placed: it comes last.
     seats.sort_by_key(|seat| (seat.pci.is_none(), seat.pci));
     seats
 }
 
-fn wrong_cores(listed: &GresGpu, gpu: &Gpu, machine: &[CpuSet]) -> Option<Misplaced> {
+fn wrong_cores(listed: &GresGpu, gpu: &Gpu, machine: &[IdSet]) -> Option<Misplaced> {
     let (said, local) = (listed.cores.as_ref()?, gpu.cpus.known()?);
     if local.is_empty() {
         return None;
     }
-    let next_to_it = |(_, cpus): &(usize, &CpuSet)| cpus.common(local) > 0;
-    let right: CpuSet =
+    let next_to_it = |(_, cpus): &(usize, &IdSet)| cpus.common(local) > 0;
+    let right: IdSet =
         machine.iter().enumerate().filter(next_to_it).map(|(core, _)| core).collect();
     (right != *said).then(|| Misplaced {
         gpu: gpu.index,
@@ -156,7 +157,7 @@ fn list(numbers: impl Iterator<Item = i64>) -> String {
 mod tests {
     use super::super::gres::expand;
     use super::*;
-    use crate::node::Machine;
+    use gpubind_machine::Machine;
 
     fn node(name: &str, end: &str) -> Node {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/machines");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::conf::hosts;
 use super::lines::{Line, Lines, ReadError};
-use crate::node::CpuSet;
+use gpubind_core::node::IdSet;
 
 /// No node has more device files in one line; a mistyped range must not fill the
 /// memory.
@@ -19,7 +19,7 @@ pub struct GresGpu {
     /// only counts.
     pub files: Vec<String>,
     /// `Cores=`: numbers of cores, not of CPUs, counted socket by socket.
-    pub cores: Option<CpuSet>,
+    pub cores: Option<IdSet>,
     /// `Links=`: connections to each GPU, -1 for itself.
     pub links: Option<Vec<i64>>,
 }

@@ -19,11 +19,19 @@
 mod conf;
 mod fit;
 mod gres;
+mod layout;
 mod lines;
 mod placement;
+mod plugstack;
+mod release;
+mod single;
 
 pub use conf::{NodeEntry, SlurmConf};
 pub use fit::{Fit, Misplaced, fit};
 pub use gres::{GresGpu, NodeGres, expand, read as read_gres};
+pub use layout::{Distribution, Layout, LayoutError, cores, layout, sockets};
 pub use lines::{Line, Lines, ReadError};
 pub use placement::{Placement, PlacementError, placement, task_plugins};
+pub use plugstack::{PluginLine, PlugstackFile, PlugstackProblem, plugstack_path};
+pub use release::{release, release_version};
+pub use single::slurm_single;

@@ -1,9 +1,9 @@
 //! Where Slurm puts tasks, and what that means for their GPUs.
 
-use crate::bind::Locality;
-use crate::node::{Device, Node};
-use crate::plan::{Shape, plan};
-use crate::step::{Distribution, layout};
+use crate::slurm::{Distribution, layout};
+use gpubind_core::bind::Locality;
+use gpubind_core::node::{Device, Node};
+use gpubind_core::plan::{Shape, plan};
 
 /// The release from which on task/cgroup comes first (slurm.conf(5), TaskPlugin;
 /// in later ones a cgroup that comes second may widen the CPU mask again).
@@ -83,7 +83,7 @@ pub fn placement(node: &Node, distribution: Distribution) -> Result<Placement, P
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::Machine;
+    use gpubind_machine::Machine;
 
     fn node(name: &str) -> Node {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/machines");

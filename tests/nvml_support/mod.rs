@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use gpubind::node::{Machine, Roots};
+use gpubind_core::node::Roots;
+use gpubind_machine::Machine;
 
 /// The folder that stands for `/`, and the machine that it shows.
 pub struct Fake {

@@ -1,10 +1,10 @@
 //! The cost and the best plan by the letter of their definition.
 
-use gpubind::node::{CpuSet, Device, Fact, Node};
-use gpubind::plan::{Cost, Shape};
+use gpubind_core::node::{Device, IdSet, Node, Probed};
+use gpubind_core::plan::{Cost, Shape};
 
 /// The CPU set of each slot.
-pub fn slots(tasks: &[CpuSet], devices: usize, shape: Shape) -> Vec<CpuSet> {
+pub fn slots(tasks: &[IdSet], devices: usize, shape: Shape) -> Vec<IdSet> {
     let share = match shape {
         Shape::Auto if tasks.len() < devices => devices / tasks.len(),
         _ => 1,
@@ -36,8 +36,8 @@ fn distance(node: &Node, devices: &[Device], device: usize, cpu: usize) -> u64 {
 }
 
 /// The `numa` cost of each slot on each device.
-pub fn numa_table(node: &Node, devices: &[Device], slots: &[CpuSet]) -> Vec<Vec<u64>> {
-    let cell = |cpus: &CpuSet, device: usize| {
+pub fn numa_table(node: &Node, devices: &[Device], slots: &[IdSet]) -> Vec<Vec<u64>> {
+    let cell = |cpus: &IdSet, device: usize| {
         let sum: u64 = cpus.iter().map(|cpu| distance(node, devices, device, cpu) - 10).sum();
         (1000 * sum).checked_div(cpus.count() as u64).unwrap_or(0)
     };
@@ -63,7 +63,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    pub fn new(node: &Node, devices: &[Device], slots: &[CpuSet]) -> Tables {
+    pub fn new(node: &Node, devices: &[Device], slots: &[IdSet]) -> Tables {
         Tables { numa: numa_table(node, devices, slots), hop: hop_table(node, devices) }
     }
 

@@ -3,7 +3,8 @@
 //! CPU by CPU and list by list (`definition`).
 #![allow(dead_code, missing_docs, unused_imports, clippy::unwrap_used)]
 
-use gpubind::node::{CpuSet, Device, Fact, Gpu, Machine, MigInstance, Node, NumaNode, PciAddress};
+use gpubind_core::node::{Device, Gpu, IdSet, MigInstance, Node, NumaNode, PciAddress, Probed};
+use gpubind_machine::Machine;
 
 mod definition;
 mod random;
@@ -20,7 +21,7 @@ pub fn machine(numa: &[&str], gpus: &[(&str, &str, u32)]) -> Node {
             .iter()
             .enumerate()
             .map(|(index, (_, cpus, numa))| {
-                gpu(index, Fact::Known(cpus.parse().unwrap()), Fact::Known(vec![*numa]), 0)
+                gpu(index, Probed::Known(cpus.parse().unwrap()), Probed::Known(vec![*numa]), 0)
             })
             .collect(),
         links: gpus
@@ -38,21 +39,21 @@ pub fn machine(numa: &[&str], gpus: &[(&str, &str, u32)]) -> Node {
     }
 }
 
-pub fn gpu(index: usize, cpus: Fact<CpuSet>, numa: Fact<Vec<u32>>, instances: u32) -> Gpu {
+pub fn gpu(index: usize, cpus: Probed<IdSet>, numa: Probed<Vec<u32>>, instances: u32) -> Gpu {
     Gpu {
         index: index as u32,
-        minor: Fact::Known(index as u32),
-        uuid: Fact::Known(format!("GPU-{index}")),
+        minor: Probed::Known(index as u32),
+        uuid: Probed::Known(format!("GPU-{index}")),
         pci: PciAddress { domain: 0, bus: index as u8, device: 0, function: 0 },
-        name: Fact::Unsupported,
+        name: Probed::Unsupported,
         cpus,
         numa,
-        gpu_numa_id: Fact::Unsupported,
-        mig_mode: Fact::Known(instances > 0),
+        gpu_numa_id: Probed::Unsupported,
+        mig_mode: Probed::Known(instances > 0),
         mig: (0..instances)
             .map(|gi| MigInstance { gi, ci: 0, uuid: format!("MIG-{index}-{gi}"), profile: None })
             .collect(),
-        persistence: Fact::Unsupported,
+        persistence: Probed::Unsupported,
     }
 }
 
@@ -83,7 +84,7 @@ pub fn machines() -> Vec<(String, Node)> {
 
 /// The machine's CPUs in as many equal parts, NUMA node by NUMA node, as
 /// `--distribution=block:block` deals them out.
-pub fn block(node: &Node, tasks: usize) -> Vec<CpuSet> {
+pub fn block(node: &Node, tasks: usize) -> Vec<IdSet> {
     let cpus: Vec<usize> = node.numa.iter().flat_map(|numa| numa.cpus.iter()).collect();
     let each = (cpus.len() / tasks).max(1);
     let part = |task| cpus.iter().copied().cycle().skip(task * each).take(each).collect();
@@ -92,10 +93,10 @@ pub fn block(node: &Node, tasks: usize) -> Vec<CpuSet> {
 
 /// As [`block`], but the parts go to the NUMA nodes in turn, as
 /// `--distribution=block:cyclic` deals them out.
-pub fn cyclic(node: &Node, tasks: usize) -> Vec<CpuSet> {
+pub fn cyclic(node: &Node, tasks: usize) -> Vec<IdSet> {
     let nodes: Vec<Vec<usize>> = node.numa.iter().map(|numa| numa.cpus.iter().collect()).collect();
     let nodes: Vec<&Vec<usize>> = nodes.iter().filter(|cpus| !cpus.is_empty()).collect();
-    let part = |task: usize| -> CpuSet {
+    let part = |task: usize| -> IdSet {
         let cpus = nodes[task % nodes.len()];
         let each = (cpus.len() / tasks.div_ceil(nodes.len())).max(1);
         cpus.iter().copied().cycle().skip(task / nodes.len() * each).take(each).collect()
@@ -103,6 +104,6 @@ pub fn cyclic(node: &Node, tasks: usize) -> Vec<CpuSet> {
     (0..tasks).map(part).collect()
 }
 
-pub fn cpus(sets: &[&str]) -> Vec<CpuSet> {
+pub fn cpus(sets: &[&str]) -> Vec<IdSet> {
     sets.iter().map(|set| set.parse().unwrap()).collect()
 }

@@ -1,6 +1,6 @@
 //! Steps on random machines.
 
-use gpubind::node::{CpuSet, Device, Fact, Link, Node, NumaNode};
+use gpubind_core::node::{Device, IdSet, Link, Node, NumaNode, Probed};
 use proptest::prelude::*;
 
 use super::{all_devices, gpu};
@@ -10,7 +10,7 @@ use super::{all_devices, gpu};
 pub struct Case {
     pub node: Node,
     pub devices: Vec<Device>,
-    pub tasks: Vec<CpuSet>,
+    pub tasks: Vec<IdSet>,
 }
 
 fn any_link() -> impl Strategy<Value = Link> {
@@ -22,7 +22,7 @@ fn any_link() -> impl Strategy<Value = Link> {
 }
 
 /// CPUs of some whole NUMA nodes (4 CPUs each), or any CPUs, one of them nowhere.
-fn any_cpus(nodes: usize) -> impl Strategy<Value = CpuSet> {
+fn any_cpus(nodes: usize) -> impl Strategy<Value = IdSet> {
     let whole = prop::collection::vec(0..nodes, 0..3);
     let whole = whole.prop_map(|nodes| nodes.iter().flat_map(|n| n * 4..n * 4 + 4).collect());
     let single = prop::collection::vec(0..nodes * 4 + 1, 0..6);
@@ -31,9 +31,9 @@ fn any_cpus(nodes: usize) -> impl Strategy<Value = CpuSet> {
 
 fn any_fact<T: Clone + std::fmt::Debug>(
     known: impl Strategy<Value = T>,
-) -> impl Strategy<Value = Fact<T>> {
+) -> impl Strategy<Value = Probed<T>> {
     (known, prop_oneof![6 => Just(true), 1 => Just(false)])
-        .prop_map(|(value, told)| if told { Fact::Known(value) } else { Fact::Failed(999) })
+        .prop_map(|(value, told)| if told { Probed::Known(value) } else { Probed::Failed(999) })
 }
 
 fn any_numa(nodes: usize) -> impl Strategy<Value = Vec<NumaNode>> {
@@ -51,7 +51,7 @@ fn any_numa(nodes: usize) -> impl Strategy<Value = Vec<NumaNode>> {
             };
             let one = |id: usize| NumaNode {
                 id: 2 * id as u32,
-                cpus: if memory[id] { CpuSet::default() } else { (id * 4..id * 4 + 4).collect() },
+                cpus: if memory[id] { IdSet::default() } else { (id * 4..id * 4 + 4).collect() },
                 distance: row(id),
             };
             (0..nodes).map(one).collect()
@@ -86,7 +86,7 @@ pub fn any_case(
                 let count = gpus.len();
                 let mut node = Node { numa, ..Node::default() };
                 for (index, (cpus, ids, _)) in gpus.into_iter().enumerate() {
-                    let cpus = if blind { Fact::Unsupported } else { cpus };
+                    let cpus = if blind { Probed::Unsupported } else { cpus };
                     let ids = ids.map(|ids| ids.into_iter().map(|id| 2 * id).collect());
                     let instances = if index % 2 == 0 { instances } else { 0 };
                     node.gpus.push(gpu(index, cpus, ids, instances));

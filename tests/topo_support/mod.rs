@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use gpubind::node::{Link, Node};
+use gpubind_core::node::{Link, Node};
 use proptest::prelude::*;
 
 /// What a text says of a machine.

@@ -1,8 +1,8 @@
 //! gpubind's worker shim: in a task that keeps several devices it is preloaded into
 //! every process, and gives each one that a launcher has numbered a device of its own.
 //!
-//! What a process is, and what becomes of its variables, is the library's to say:
-//! src/bind/worker.rs. Here is only how that is done inside a process of any program
+//! What a process is, and what becomes of its variables, is the shared crate's to say:
+//! shim-core/src/record.rs. Here is only how that is done inside a process of any program
 //! at all, before its main runs: nothing is printed, allocated by malloc, locked or
 //! started, and nothing can panic.
 //!
@@ -11,18 +11,8 @@
 #![cfg_attr(all(panic = "abort", not(test)), no_std)]
 
 mod environment;
-#[path = "../../src/step/launcher.rs"]
-#[allow(dead_code, reason = "people read the names, the shim does not")]
-mod launcher;
 mod shim;
 mod space;
-#[path = "../../src/bind/worker.rs"]
-mod worker;
-
-/// Where the library has it.
-mod step {
-    pub use crate::launcher::{LAUNCHERS, Launcher};
-}
 
 /// Functions in this section are called by the dynamic linker before main, after
 /// the C library's own (it is a dependency). glibc passes main's arguments, musl

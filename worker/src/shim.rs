@@ -1,12 +1,11 @@
 //! What is done in a process.
 
 use core::ffi::{CStr, c_char};
+use gpubind_shim_core::variables;
 
 use crate::environment::Environment;
 use crate::space::Space;
-use crate::worker::{Part, RECORD, Record, changes, part, without_shim};
-
-const PRELOAD: &str = "LD_PRELOAD";
+use gpubind_shim_core::record::{ProcessKind, Record, changes, classify, without_shim};
 
 unsafe extern "C" {
     /// environ(7).
@@ -20,7 +19,7 @@ pub extern "C" fn run() {
     // SAFETY: before main there is only this thread, and this is its only call. The
     // C library has set the variable, as a dependency; texts are never freed.
     let mut environment = unsafe { Environment::new(environ) };
-    let Some(record) = environment.get(RECORD).and_then(Record::read) else { return };
+    let Some(record) = environment.get(variables::WORKERS).and_then(Record::read) else { return };
     // SAFETY: null, or a C string that stays.
     let program = unsafe {
         match program_invocation_short_name {
@@ -31,11 +30,13 @@ pub extern "C" fn run() {
     // SAFETY: always succeeds.
     let process = unsafe { libc::getpid() };
     let process = u32::try_from(process).unwrap_or(0);
-    match part(&record, process, program, |name| environment.get(name)) {
-        Part::Bystander => {}
-        Part::Door => leave(&mut environment),
-        Part::Task(prints) => remember(&mut environment, &Record { prints, ..record }),
-        Part::Worker { local_rank, position, devices } => {
+    match classify(&record, process, program, |name| environment.get(name)) {
+        ProcessKind::Unaffected => {}
+        ProcessKind::ContainerLauncher => leave(&mut environment),
+        ProcessKind::Task(fingerprints) => {
+            remember(&mut environment, &Record { fingerprints, ..record })
+        }
+        ProcessKind::Worker { local_rank, position, devices } => {
             let worker = (local_rank, position, devices);
             narrow(&mut environment, &record, worker);
             // All below have their device: nothing is left to do there.
@@ -47,11 +48,11 @@ pub extern "C" fn run() {
 /// In the task's own process: from here on its launchers' variables are known to be
 /// its own. TaskProlog and other plugins may have set some after gpubind's turn.
 fn remember(environment: &mut Environment, record: &Record) {
-    let mut length = RECORD.len() + 2;
+    let mut length = variables::WORKERS.len() + 2;
     record.write(&mut |piece| length += piece.len());
     let Some(mut space) = Space::of(length) else { return };
-    let text = space.text(RECORD, |put| record.write(put));
-    environment.replace(RECORD, text);
+    let text = space.text(variables::WORKERS, |put| record.write(put));
+    environment.replace(variables::WORKERS, text);
 }
 
 /// Gives a worker its device: all changes, or none.
@@ -68,16 +69,19 @@ fn narrow(environment: &mut Environment, record: &Record, worker: (&[u8], usize,
 
 /// Takes the shim, and nothing else, out of LD_PRELOAD.
 fn leave(environment: &mut Environment) {
-    let Some((before, after)) = environment.get(PRELOAD).and_then(without_shim) else { return };
+    let Some((before, after)) = environment.get(variables::LD_PRELOAD).and_then(without_shim)
+    else {
+        return;
+    };
     if before.is_empty() && after.is_empty() {
-        environment.remove(PRELOAD);
+        environment.remove(variables::LD_PRELOAD);
         return;
     }
-    let length = PRELOAD.len() + before.len() + after.len() + 2;
+    let length = variables::LD_PRELOAD.len() + before.len() + after.len() + 2;
     let Some(mut space) = Space::of(length) else { return };
-    let text = space.text(PRELOAD, |put| {
+    let text = space.text(variables::LD_PRELOAD, |put| {
         put(before);
         put(after);
     });
-    environment.replace(PRELOAD, text);
+    environment.replace(variables::LD_PRELOAD, text);
 }

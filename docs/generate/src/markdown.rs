@@ -7,7 +7,7 @@ use std::path::Path;
 
 use clap::{Arg, Command};
 use gpubind::cli::{Level, check_messages};
-use gpubind::config::ITEMS;
+use gpubind_core::request::ITEMS;
 
 use crate::WriteError;
 

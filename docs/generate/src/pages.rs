@@ -38,7 +38,8 @@ pub fn write(folder: &Path) -> Result<(), WriteError> {
 
 #[cfg(test)]
 mod tests {
-    use gpubind::config::{ITEMS, KEYS, Place};
+    use gpubind_core::request::ITEMS;
+    use gpubind_core::site::{KEYS, Scope};
 
     use super::*;
 
@@ -48,7 +49,7 @@ mod tests {
         for item in ITEMS.iter().map(|item| item.name) {
             assert!(page.contains(&format!("\n.B {item}\n")), "no item {item}");
         }
-        for key in KEYS.iter().filter(|key| key.place == Place::Plugstack) {
+        for key in KEYS.iter().filter(|key| key.scope == Scope::Plugstack) {
             assert!(page.contains(&format!("\n.BI {}= ", key.name)), "no argument {}", key.name);
             assert!(page.contains(&format!("[{}]", key.default)), "not {}", key.default);
         }

@@ -1,7 +1,7 @@
 //! gpubind.toml(5), made from etc/gpubind.toml: what that says of a key is all there
 //! is to say.
 
-use gpubind::config::{KEYS, Key, Place};
+use gpubind_core::site::{KEYS, Key, Scope};
 
 use crate::roff::{bold, line};
 
@@ -33,9 +33,9 @@ const TAIL: &str = r#".SH SEE ALSO
 pub fn page(version: &str) -> String {
     let mut page = format!(".TH gpubind.toml 5 \"\" \"gpubind {version}\" gpubind\n{HEAD}");
     page += &paragraphs(introduction());
-    for (place, title) in [(Place::PerJob, "POLICY KEYS"), (Place::PerNode, "NODE KEYS")] {
+    for (place, title) in [(Scope::PerJob, "POLICY KEYS"), (Scope::PerNode, "NODE KEYS")] {
         page += &format!(".SH {title}\n");
-        for key in KEYS.iter().filter(|key| key.place == place) {
+        for key in KEYS.iter().filter(|key| key.scope == place) {
             page += &entry(key);
         }
     }
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn every_key_is_explained_with_its_default() {
         let page = page("1.2.3");
-        for key in KEYS.iter().filter(|key| key.place != Place::Plugstack) {
+        for key in KEYS.iter().filter(|key| key.scope != Scope::Plugstack) {
             let (default, lines) = explained(key.name).unwrap();
             assert!(default.contains(key.default), "{}: {default}", key.name);
             assert!(!lines.is_empty(), "{} is not explained", key.name);

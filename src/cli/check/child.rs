@@ -1,12 +1,13 @@
 //! Other programs, run with a deadline: Slurm's commands, and gpubind itself.
 
+use gpubind_core::variables;
 use std::env;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::node::probe::{self, Output};
+use gpubind_core::child::Output;
 
 /// Slurm's commands wait for up to a minute where they find no configuration.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -29,11 +30,11 @@ pub fn run(
     deadline: Duration,
 ) -> Result<Output, String> {
     if rustix::process::geteuid().is_root() {
-        probe::trust(program, 0)
+        gpubind_core::child::trust(program, 0)
             .map_err(|why| format!("root does not run {}: it {why}", program.display()))?;
     }
     let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-    probe::run_any(program, &args, env, deadline).map_err(|error| error.to_string())
+    gpubind_core::child::run_any(program, &args, env, deadline).map_err(|error| error.to_string())
 }
 
 /// Runs one of Slurm's commands with this slurm.conf and more environment, or says
@@ -46,7 +47,7 @@ pub fn slurm(
 ) -> Result<Output, String> {
     let program = find(name).ok_or_else(|| format!("there is no {name} on this machine"))?;
     let mut env = vec![("LC_ALL", OsString::from("C"))];
-    env.extend(conf.map(|conf| ("SLURM_CONF", conf.as_os_str().to_owned())));
+    env.extend(conf.map(|conf| (variables::SLURM_CONF, conf.as_os_str().to_owned())));
     env.extend_from_slice(more);
     run(&program, args, &env, PATIENCE)
 }

@@ -1,6 +1,7 @@
 //! What the checks look at, gathered once: Slurm's configuration, the line that loads
 //! the plugin, and the machine.
 
+use gpubind_core::variables;
 use std::cell::OnceCell;
 use std::env;
 use std::ffi::OsString;
@@ -9,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use super::CheckArgs;
 use super::child;
-use crate::config::{
-    self, JobFacts, LoadError, Origin, PluginLine, PlugstackArgs, PlugstackError, PlugstackFile,
-    SiteFile, release,
-};
-use crate::node::snapshot::Snapshot;
-use crate::node::{Node, Roots, probe, procfs};
 use crate::slurm::{NodeEntry, SlurmConf};
+use crate::slurm::{PluginLine, PlugstackFile, release};
+use gpubind_core::node::snapshot::Snapshot;
+use gpubind_core::node::{Node, Roots, procfs};
+use gpubind_core::site::{
+    self, JobInfo, LoadError, Origin, PlugstackArgs, PlugstackError, SiteFile,
+};
 
 /// This machine and its Slurm.
 pub struct Facts {
@@ -30,7 +31,7 @@ pub struct Facts {
     /// Whether Slurm itself reads that one.
     pub is_slurms: bool,
     /// What the site sets: the plugin's arguments over the site file.
-    pub site: config::Site,
+    pub site: site::Site,
     /// The site file that was looked for, and whether it counts.
     pub site_file: (PathBuf, Result<Option<SiteFile>, LoadError>),
     /// Words that are no arguments of the plugin.
@@ -48,7 +49,7 @@ impl Facts {
     pub fn gather(args: &CheckArgs) -> Facts {
         let slurm = slurm_conf(args.slurm_conf.as_deref());
         let conf = slurm.as_ref().ok();
-        let name = env::var("SLURMD_NODENAME").ok();
+        let name = env::var(variables::NODE_NAME).ok();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let entry = conf.and_then(|conf| conf.node(name.as_deref(), &host));
         let of_slurm = conf.and_then(SlurmConf::plugstack);
@@ -63,9 +64,9 @@ impl Facts {
         let words = line.map(|line| line.args.iter().map(String::as_str)).into_iter().flatten();
         let (plugin, wrong_args) = PlugstackArgs::read(words, &origin);
         // What holds for a job of no partition in particular.
-        let job = JobFacts::default();
+        let job = JobInfo::default();
         let path = args.config.clone().unwrap_or_else(|| plugin.site(None, &job).config);
-        let file = config::load(&path);
+        let file = site::load(&path);
         let site = plugin.site(file.as_ref().ok().and_then(Option::as_ref), &job);
         // As the plugin sees the machine, unless something else is said here.
         let roots = match args.machine.fsroot == Path::new("/") {
@@ -112,7 +113,7 @@ impl Facts {
 
     /// Whether this machine has GPUs, or ought to.
     pub fn has_gpus(&self) -> bool {
-        self.node().is_some_and(|node| !node.gpus.is_empty() || !node.sick.is_empty())
+        self.node().is_some_and(|node| !node.gpus.is_empty() || !node.unusable.is_empty())
             || procfs::driver(&self.roots).is_some()
             || self.entry.as_ref().and_then(NodeEntry::gpus).is_some_and(|count| count > 0)
     }
@@ -134,7 +135,8 @@ impl Facts {
 
 fn slurm_conf(named: Option<&Path>) -> Result<SlurmConf, String> {
     let read = |path: &Path| SlurmConf::read(path).map_err(|error| error.to_string());
-    let variable = env::var_os("SLURM_CONF").filter(|value| !value.is_empty()).map(PathBuf::from);
+    let variable =
+        env::var_os(variables::SLURM_CONF).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = named.map(Path::to_owned).or(variable) {
         return read(&path);
     }
@@ -144,7 +146,7 @@ fn slurm_conf(named: Option<&Path>) -> Result<SlurmConf, String> {
     }
     let missing = |why| format!("there is no {}, and {why}", usual.display());
     let shown = shown(None).map_err(missing)?;
-    match shown.value("SLURM_CONF").map(Path::new).filter(|path| path.exists()) {
+    match shown.value(variables::SLURM_CONF).map(Path::new).filter(|path| path.exists()) {
         Some(path) => read(path),
         None => Ok(shown),
     }
@@ -175,7 +177,7 @@ fn read(
     let mut args = [&words[..], &[roots.fsroot().into()]].concat();
     args.extend(nvml.map(|nvml| ["--nvml".into(), nvml.into()]).into_iter().flatten());
     let begin = Instant::now();
-    let answer = probe::run(Path::new(probe::SELF), &args, deadline);
+    let answer = gpubind_core::child::run(Path::new(gpubind_core::child::SELF), &args, deadline);
     let answer = answer.map_err(|error| error.to_string())?;
     let took = begin.elapsed();
     let snapshot = Snapshot::parse(&answer).map_err(|error| error.to_string())?;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use super::facts::Facts;
 use super::message::{Finding, messages};
-use crate::node::{Node, Roots};
 use crate::slurm::{Fit, Misplaced, NodeEntry, NodeGres, fit, read_gres};
+use gpubind_core::node::{Node, Roots};
 
 messages! {
     UNKNOWN = Note, "gres", "not checked: {why}";
@@ -73,7 +73,7 @@ pub fn checks(facts: &Facts) -> Vec<Finding> {
 }
 
 fn inputs(facts: &Facts) -> Result<(&Node, &NodeEntry, NodeGres), String> {
-    let node = facts.node().filter(|node| !node.gpus.is_empty() || !node.sick.is_empty());
+    let node = facts.node().filter(|node| !node.gpus.is_empty() || !node.unusable.is_empty());
     let node = node.ok_or("no GPU can be read here")?;
     let entry = facts.entry.as_ref().ok_or("this host is no node of slurm.conf")?;
     let file = facts.beside_conf("gres.conf").ok_or("gres.conf is not on this machine")?;
@@ -113,7 +113,7 @@ fn without_nvml(facts: &Facts) -> Option<String> {
 /// The highest number of a GPU's device file.
 fn last(node: &Node) -> u32 {
     let minors = node.gpus.iter().filter_map(|gpu| gpu.minor.known().copied());
-    minors.chain(node.sick.iter().filter_map(|gpu| gpu.minor)).max().unwrap_or(0)
+    minors.chain(node.unusable.iter().filter_map(|gpu| gpu.minor)).max().unwrap_or(0)
 }
 
 fn count(entry: &NodeEntry, gres: &NodeGres, node: &Node, fit: &Fit) -> Finding {
@@ -145,7 +145,7 @@ fn files(gres: &NodeGres, node: &Node, fit: &Fit, roots: &Roots) -> Finding {
     let right = || {
         let mut seats: Vec<_> =
             node.gpus.iter().map(|gpu| (Some(gpu.pci), gpu.minor.known().copied())).collect();
-        seats.extend(node.sick.iter().map(|gpu| (gpu.pci, gpu.minor)));
+        seats.extend(node.unusable.iter().map(|gpu| (gpu.pci, gpu.minor)));
         seats.sort_by_key(|(pci, _)| (pci.is_none(), *pci));
         device_files(seats.into_iter().filter_map(|(_, minor)| minor))
     };

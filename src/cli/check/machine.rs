@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::facts::Facts;
 use super::message::{Finding, Message, messages};
-use crate::node::snapshot::{Snapshot, SnapshotError};
-use crate::node::{Fact, Gpu, Node, Roots, SickGpu};
+use gpubind_core::node::snapshot::{Snapshot, SnapshotError};
+use gpubind_core::node::{Gpu, Node, Probed, Roots, UnusableGpu};
 
 messages! {
     NVML = Ok, "nvml", "{gpus}, driver {driver}, read in {seconds} s";
@@ -48,7 +48,7 @@ messages! {
 }
 
 /// How the driver says that its library is of another version (nvml.h,
-/// NVML_ERROR_LIB_RM_VERSION_MISMATCH); the words are [`crate::node::nvml::NvmlError`]'s.
+/// NVML_ERROR_LIB_RM_VERSION_MISMATCH); the words are [`crate::nvml::NvmlError`]'s.
 const MISMATCH: &str = "NVML failed with code 18:";
 
 /// `NVML_ERROR_NO_PERMISSION` (nvml.h).
@@ -67,7 +67,7 @@ pub fn checks(facts: &Facts) -> Vec<Finding> {
 }
 
 fn is_empty(node: &Node) -> bool {
-    node.gpus.is_empty() && node.sick.is_empty()
+    node.gpus.is_empty() && node.unusable.is_empty()
 }
 
 fn nvml(facts: &Facts) -> Finding {
@@ -103,7 +103,7 @@ fn indices(node: &Node, holds: impl Fn(&Gpu) -> bool) -> String {
 }
 
 fn persistence(node: &Node) -> Finding {
-    let off = indices(node, |gpu| gpu.persistence == Fact::Known(false));
+    let off = indices(node, |gpu| gpu.persistence == Probed::Known(false));
     if !off.is_empty() {
         return PERSISTENCE_OFF.with(&[("gpus", &off)]);
     }
@@ -114,20 +114,20 @@ fn persistence(node: &Node) -> Finding {
 }
 
 fn usable(node: &Node, roots: &Roots) -> Finding {
-    let (hidden, sick): (Vec<_>, Vec<_>) =
-        node.sick.iter().partition(|gpu| gpu.code == NO_PERMISSION);
-    if !sick.is_empty() {
-        let sick = sick.iter().map(|gpu| {
+    let (hidden, unusable): (Vec<_>, Vec<_>) =
+        node.unusable.iter().partition(|gpu| gpu.code == NO_PERMISSION);
+    if !unusable.is_empty() {
+        let unusable = unusable.iter().map(|gpu| {
             let pci = gpu.pci.map_or_else(String::new, |pci| format!(" at {pci}"));
             format!("GPU {}{pci} (NVML code {})", gpu.index, gpu.code)
         });
-        return USABLE_NOT.with(&[("gpus", &sick.collect::<Vec<_>>().join(", "))]);
+        return USABLE_NOT.with(&[("gpus", &unusable.collect::<Vec<_>>().join(", "))]);
     }
-    let has_no_file = |gpu: &SickGpu| {
+    let has_no_file = |gpu: &UnusableGpu| {
         let file = gpu.minor.map(|minor| roots.dev().join(format!("nvidia{minor}")));
         file.is_some_and(|file| !file.exists())
     };
-    let names = |gpus: &[&SickGpu]| {
+    let names = |gpus: &[&UnusableGpu]| {
         gpus.iter().map(|gpu| gpu.index.to_string()).collect::<Vec<_>>().join(", ")
     };
     match hidden.iter().copied().partition::<Vec<_>, _>(|gpu| has_no_file(gpu)) {
@@ -138,7 +138,7 @@ fn usable(node: &Node, roots: &Roots) -> Finding {
 }
 
 fn mig(node: &Node) -> Finding {
-    let is_on = |gpu: &Gpu| gpu.mig_mode == Fact::Known(true);
+    let is_on = |gpu: &Gpu| gpu.mig_mode == Probed::Known(true);
     let empty = indices(node, |gpu| is_on(gpu) && gpu.mig.is_empty());
     if !empty.is_empty() {
         return MIG_EMPTY.with(&[("gpus", &empty)]);
@@ -169,10 +169,10 @@ fn snapshot(facts: &Facts) -> Finding {
 /// Whether two readings are of different machines, where the later one sees all of it.
 /// A fingerprint does not show a lost GPU or a downed NVLink.
 fn differ(now: &Node, kept: &Node) -> bool {
-    let sees_all = !now.sick.iter().any(|gpu| gpu.code == NO_PERMISSION);
+    let sees_all = !now.unusable.iter().any(|gpu| gpu.code == NO_PERMISSION);
     let persistence_apart = |node: &Node| {
         let mut node = node.clone();
-        node.gpus.iter_mut().for_each(|gpu| gpu.persistence = Fact::Unsupported);
+        node.gpus.iter_mut().for_each(|gpu| gpu.persistence = Probed::Unsupported);
         node
     };
     sees_all && persistence_apart(now) != persistence_apart(kept)

@@ -4,7 +4,7 @@
 //! it can say (`MESSAGES`), and printing. A check is a function from the [`Facts`] to
 //! one [`Finding`]; it judges what it can see, and where it sees nothing it says so in
 //! a note. What does not: reading files and machines, and comparing them, which the
-//! library does ([`crate::slurm`], [`crate::config`], [`crate::node`], [`crate::plan`]).
+//! library does ([`crate::slurm`], [`crate::config`], [`gpubind_core::node`], [`gpubind_core::plan`]).
 //!
 //! | file | checks |
 //! |---|---|

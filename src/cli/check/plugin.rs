@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use super::child;
 use super::facts::Facts;
 use super::message::{Finding, messages};
-use crate::config::{PluginLine, PlugstackProblem, release_version};
-use crate::node::probe;
+use crate::slurm::{PluginLine, PlugstackProblem, release_version};
 
 messages! {
     CONF = Ok, "slurm-conf", "read from {file}";
@@ -159,7 +158,7 @@ fn file(facts: &Facts, line: &PluginLine) -> Finding {
         Ok(file) => file,
         Err(finding) => return finding,
     };
-    match probe::trust(&file, 0) {
+    match gpubind_core::child::trust(&file, 0) {
         Ok(()) => FILE.with(&[("file", &file.display())]),
         Err(why) => FILE_UNSAFE.with(&[("file", &file.display()), ("why", &why)]),
     }
@@ -208,7 +207,8 @@ fn loads(facts: &Facts, line: &PluginLine) -> Finding {
 /// Why the plugin cannot be loaded into srun, from the dynamic linker itself: from
 /// 25.11 on srun keeps that to itself for an `optional` plugin.
 fn linker_says(facts: &Facts, line: &PluginLine) -> Option<String> {
-    let file = located(facts, line).ok().filter(|file| probe::trust(file, 0).is_ok())?;
+    let file =
+        located(facts, line).ok().filter(|file| gpubind_core::child::trust(file, 0).is_ok())?;
     let env = [("LD_PRELOAD", file.into_os_string())];
     match child::slurm("srun", &["--version"], facts.conf_file(), &env) {
         Ok(output) => {

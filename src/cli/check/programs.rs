@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::child;
 use super::facts::Facts;
 use super::message::{Finding, messages};
-use crate::node::probe;
 
 messages! {
     PROGRAM = Ok, "program", "{file} is root's, and of this version ({version})";
@@ -49,7 +48,7 @@ pub fn checks(facts: &Facts) -> Vec<Finding> {
 
 fn program(file: &Path) -> Finding {
     let name = file.display();
-    if let Err(why) = probe::trust(file, 0) {
+    if let Err(why) = gpubind_core::child::trust(file, 0) {
         return PROGRAM_UNSAFE.with(&[("file", &name), ("why", &why)]);
     }
     let output = match child::run(file, &["--version"], &[], PATIENCE) {
@@ -72,7 +71,7 @@ fn shim(file: &Path) -> Finding {
         return SHIM_MISSING.with(&[("file", &name)]);
     }
     // Before it is loaded into a program that may be root's.
-    if let Err(why) = probe::trust(file, 0) {
+    if let Err(why) = gpubind_core::child::trust(file, 0) {
         return SHIM_UNSAFE.with(&[("file", &name), ("why", &why)]);
     }
     let Some(program) = child::find("true") else {

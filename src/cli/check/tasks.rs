@@ -2,8 +2,8 @@
 
 use super::facts::Facts;
 use super::message::{Finding, messages};
+use crate::slurm::Distribution;
 use crate::slurm::{self, SlurmConf, task_plugins};
-use crate::step::Distribution;
 
 messages! {
     UNKNOWN = Note, "tasks", "not checked: {why}";

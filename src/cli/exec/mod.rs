@@ -14,9 +14,13 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::MachineArgs;
-use crate::bind::{Here, Outcome, Shim, StandAside, Warning, aside, edits_here};
-use crate::config::{Effective, REQUEST_VARIABLE, Request, RequestError, Settings, Site};
-use crate::step::{Numbered, Reach, Standing, own_cpus, reach, standing};
+use gpubind_core::bind::{
+    Outcome, Process, Shim, SkipReason, Warning, edits_for_process, skip_reason,
+};
+use gpubind_core::request::{Request, RequestError};
+use gpubind_core::site::{Effective, Settings, Site};
+use gpubind_core::step::{RankInfo, RankSource, Reach, own_cpus, rank_info, reach};
+use gpubind_core::variables;
 
 /// Run a command with its nearest GPU, with or without Slurm
 ///
@@ -121,19 +125,19 @@ impl ExecError {
 /// [`ExecError`].
 pub fn run(args: &ExecArgs, out: &mut dyn Write) -> Result<(), ExecError> {
     let env = |name: &str| env::var(name).ok();
-    let standing = standing(&env);
+    let rank_info = rank_info(&env);
     let site = site::site(&args.machine.roots(), &env).unwrap_or_else(|error| {
-        if standing.local_rank == 0 {
+        if rank_info.local_rank == 0 {
             say(&format!("warning: the site's settings do not count: {error}"));
         }
         Effective::new([]).site()
     });
-    let settings = settings(args, &standing, &site)?;
-    let outcome = match aside(&standing, &settings, &env) {
+    let settings = settings(args, &rank_info, &site)?;
+    let outcome = match skip_reason(&rank_info, &settings, &env) {
         Some(why) => Outcome { edits: Err(why), undo: Vec::new(), warnings: Vec::new() },
-        None => bind(args, &standing, &settings, &site),
+        None => bind(args, &rank_info, &settings, &site),
     };
-    tell(&outcome, &standing, &settings)?;
+    tell(&outcome, &rank_info, &settings)?;
     let changes = Changes::of(outcome);
     if args.dry_run {
         return changes.print(args.json, out);
@@ -149,14 +153,14 @@ pub fn run(args: &ExecArgs, out: &mut dyn Write) -> Result<(), ExecError> {
 }
 
 /// The options over SLURM_GPUBIND over the site's over the defaults.
-fn settings(args: &ExecArgs, standing: &Standing, site: &Site) -> Result<Settings, ExecError> {
+fn settings(args: &ExecArgs, rank_info: &RankInfo, site: &Site) -> Result<Settings, ExecError> {
     let given = [&args.mode, &args.ids, &args.local_rank, &args.rank_env].into_iter().flatten();
     let given: Vec<&str> = given.map(String::as_str).collect();
     let asked: Request = given.join(",").parse()?;
-    let inherited = env::var(REQUEST_VARIABLE).unwrap_or_default();
+    let inherited = env::var(variables::REQUEST).unwrap_or_default();
     let inherited = inherited.parse().unwrap_or_else(|error| {
-        if standing.local_rank == 0 {
-            say(&format!("{REQUEST_VARIABLE}: {error}; its items do not count"));
+        if rank_info.local_rank == 0 {
+            say(&format!("{}: {error}; its items do not count", variables::REQUEST));
         }
         Request::default()
     });
@@ -164,7 +168,7 @@ fn settings(args: &ExecArgs, standing: &Standing, site: &Site) -> Result<Setting
     Ok(Settings { verbose: settings.verbose || args.verbose, ..settings })
 }
 
-fn bind(args: &ExecArgs, standing: &Standing, settings: &Settings, site: &Site) -> Outcome {
+fn bind(args: &ExecArgs, rank_info: &RankInfo, settings: &Settings, site: &Site) -> Outcome {
     let shim = site::shim(site);
     let node = args.machine.node_within(Duration::from_secs(args.deadline));
     let node = node.map_err(|error| error.to_string());
@@ -172,10 +176,10 @@ fn bind(args: &ExecArgs, standing: &Standing, settings: &Settings, site: &Site) 
         Ok(node) => reach(node, &args.machine.roots().dev()),
         Err(_) => Reach::default(),
     };
-    edits_here(&Here {
+    edits_for_process(&Process {
         node: node.as_ref().map_err(String::as_str),
         reach: &reach,
-        standing,
+        rank_info,
         cpus: &own_cpus(),
         settings,
         exclude: &site.exclude,
@@ -187,29 +191,29 @@ fn bind(args: &ExecArgs, standing: &Standing, settings: &Settings, site: &Site) 
 
 /// Says what the user should know: once for all processes of the node, and for each
 /// where `verbose` was asked for.
-fn tell(outcome: &Outcome, standing: &Standing, settings: &Settings) -> Result<(), ExecError> {
+fn tell(outcome: &Outcome, rank_info: &RankInfo, settings: &Settings) -> Result<(), ExecError> {
     if let Some(warning) = outcome.warnings.first().filter(|_| settings.strict) {
         return Err(ExecError::Strict(warning.clone()));
     }
-    if standing.local_rank == 0 {
+    if rank_info.local_rank == 0 {
         outcome.warnings.iter().for_each(|warning| say(&format!("warning: {warning}")));
     }
     if !settings.verbose {
         return Ok(());
     }
-    let rank = standing.rank.map_or_else(String::new, |rank| format!("rank {rank} "));
-    let from = match standing.numbered {
-        Numbered::Alone => String::new(),
+    let rank = rank_info.rank.map_or_else(String::new, |rank| format!("rank {rank} "));
+    let from = match rank_info.source {
+        RankSource::Alone => String::new(),
         numbered => format!(" (of {numbered})"),
     };
     let who = format!("{rank}on {}{from}", super::host());
     match &outcome.edits {
         Ok(edits) => say(&format!("{who}, {}", edits.report)),
         // The warning has said so.
-        Err(StandAside::NoDevice) => {}
+        Err(SkipReason::NoDevice) => {}
         Err(why) => say(&format!(
             "{who}, local rank {}: the environment stays as it is: {why}",
-            standing.local_rank
+            rank_info.local_rank
         )),
     }
     Ok(())

@@ -4,9 +4,9 @@ use std::env;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use crate::bind::LIBRARY;
-use crate::config::{Effective, JobFacts, LoadError, SITE_FILE, Site, load};
-use crate::node::Roots;
+use gpubind_core::bind::LIBRARY;
+use gpubind_core::node::Roots;
+use gpubind_core::site::{Effective, JobInfo, LoadError, SITE_FILE, Site, load};
 
 /// Reads gpubind.toml. plugstack.conf's arguments are the plugin's.
 ///
@@ -15,7 +15,7 @@ use crate::node::Roots;
 pub fn site(roots: &Roots, env: &dyn Fn(&str) -> Option<String>) -> Result<Site, LoadError> {
     let path = roots.fsroot().join(SITE_FILE.trim_start_matches('/'));
     let file = if path.exists() { load(&path)? } else { None };
-    let job = JobFacts::read(env);
+    let job = JobInfo::read(env);
     let layers = file.iter().flat_map(|file| file.layers(&job));
     Ok(Effective::new(layers).site())
 }

@@ -1,6 +1,7 @@
 //! Naive, Slurm's greedy `single:1` and the plan, side by side.
 
 use comfy_table::Cell;
+use gpubind_core::variables;
 
 use super::near::Near;
 use super::scenario::{Mapping, Scenario};
@@ -28,7 +29,7 @@ pub(super) fn text(scenario: &Scenario, compared: &[Mapping], colour: bool) -> S
 }
 
 fn ranks(scenario: &Scenario, compared: &[Mapping], colour: bool) -> comfy_table::Table {
-    let mut table = table(["RANK", "CPUS", "NAIVE", "SINGLE:1", "PLAN"], colour);
+    let mut table = table([variables::RANK, "CPUS", "NAIVE", "SINGLE:1", "PLAN"], colour);
     for (task, cpus) in scenario.tasks.iter().enumerate() {
         let cells = compared.iter().map(|mapping| {
             let position = mapping.list.get(task).copied();

@@ -1,9 +1,10 @@
 //! The tasks' CPU sets, from whichever option tells them.
 
 use super::{DistributionArg, PlanArgs, Wrong};
-use crate::node::{CpuSet, CpuSetError, Node};
-use crate::plan::MAX_TASKS;
-use crate::step::{CpuBindError, Distribution, Layout, layout, task_cpus};
+use crate::slurm::{Distribution, Layout, layout};
+use gpubind_core::node::{IdSet, IdSetError, Node};
+use gpubind_core::plan::MAX_TASKS;
+use gpubind_core::step::{CpuBindError, task_cpus};
 
 /// What is wrong with the options about CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,7 +20,7 @@ pub enum CpusError {
         /// The task's local rank.
         task: usize,
         /// What is wrong with its list.
-        source: CpuSetError,
+        source: IdSetError,
     },
     /// Not as many lists as tasks.
     #[error("--cpus: {tasks} tasks need as many lists, `;` between; given: {lists}")]
@@ -37,9 +38,9 @@ pub enum CpusError {
         /// The task's local rank.
         task: usize,
         /// What is not there.
-        lacks: CpuSet,
+        lacks: IdSet,
         /// What is there.
-        valid: CpuSet,
+        valid: IdSet,
     },
     /// A binding without a list of CPUs.
     #[error(
@@ -66,7 +67,7 @@ pub enum CpusError {
 /// The tasks' CPU sets, and where they come from.
 pub(super) struct Tasks {
     /// CPU set of each task; empty where unknown.
-    pub sets: Vec<CpuSet>,
+    pub sets: Vec<IdSet>,
     /// A line about them.
     pub source: String,
 }
@@ -92,20 +93,20 @@ pub(super) fn read(args: &PlanArgs, node: &Node, devices: usize) -> Result<Tasks
     dealt(args, node, args.tasks.unwrap_or(devices))
 }
 
-fn from_lists(lists: &str, tasks: Option<usize>) -> Result<Vec<CpuSet>, CpusError> {
-    let read = |(task, list): (usize, &str)| match list.parse::<CpuSet>() {
+fn from_lists(lists: &str, tasks: Option<usize>) -> Result<Vec<IdSet>, CpusError> {
+    let read = |(task, list): (usize, &str)| match list.parse::<IdSet>() {
         Ok(cpus) if cpus.is_empty() => Err(CpusError::Empty(task)),
         Ok(cpus) => Ok(cpus),
         Err(source) => Err(CpusError::List { task, source }),
     };
-    let sets: Vec<CpuSet> = lists.split(';').enumerate().map(read).collect::<Result<_, _>>()?;
+    let sets: Vec<IdSet> = lists.split(';').enumerate().map(read).collect::<Result<_, _>>()?;
     match tasks {
         Some(tasks) if tasks != sets.len() => Err(CpusError::Count { lists: sets.len(), tasks }),
         _ => Ok(sets),
     }
 }
 
-fn from_bind(bind: &str, tasks: Option<usize>, node: &Node) -> Result<Vec<CpuSet>, CpusError> {
+fn from_bind(bind: &str, tasks: Option<usize>, node: &Node) -> Result<Vec<IdSet>, CpusError> {
     let no_list = || CpusError::Kind(bind.to_owned());
     let (kind, list) = bind.split_once(':').ok_or_else(no_list)?;
     let word = kind.rsplit(',').next().unwrap_or(kind);
@@ -129,7 +130,7 @@ fn from_bind(bind: &str, tasks: Option<usize>, node: &Node) -> Result<Vec<CpuSet
     }
     let tasks = tasks.unwrap_or(entries.len());
     let sets = task_cpus(word, &entries.join(","), tasks, &node.numa)?;
-    match sets.iter().position(CpuSet::is_empty) {
+    match sets.iter().position(IdSet::is_empty) {
         Some(task) => Err(CpusError::NoCpu(task)),
         None => Ok(sets),
     }
@@ -137,16 +138,16 @@ fn from_bind(bind: &str, tasks: Option<usize>, node: &Node) -> Result<Vec<CpuSet
 
 /// Refuses CPUs that the node lacks. Pasted text tells only CPUs near a GPU, so
 /// there others are noted, not refused.
-fn check(node: &Node, sets: &[CpuSet], option: &'static str) -> Result<String, CpusError> {
+fn check(node: &Node, sets: &[IdSet], option: &'static str) -> Result<String, CpusError> {
     let valid = known(node);
     if valid.is_empty() {
         return Ok(String::new());
     }
     let lacking =
-        |cpus: &CpuSet| -> CpuSet { cpus.iter().filter(|cpu| !valid.contains(*cpu)).collect() };
+        |cpus: &IdSet| -> IdSet { cpus.iter().filter(|cpu| !valid.contains(*cpu)).collect() };
     let is_pasted = node.gpus.iter().any(|gpu| gpu.pci.known().is_none());
     if is_pasted {
-        let lacks: CpuSet =
+        let lacks: IdSet =
             sets.iter().flat_map(|cpus| lacking(cpus).iter().collect::<Vec<_>>()).collect();
         return Ok(match lacks.is_empty() {
             true => String::new(),
@@ -165,7 +166,7 @@ fn check(node: &Node, sets: &[CpuSet], option: &'static str) -> Result<String, C
 }
 
 /// The CPUs of a node, as far as it tells them.
-fn known(node: &Node) -> CpuSet {
+fn known(node: &Node) -> IdSet {
     node.numa.iter().flat_map(|numa| numa.cpus.iter()).collect()
 }
 

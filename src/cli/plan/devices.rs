@@ -1,7 +1,7 @@
 //! `--devices`: which of a node's devices the step would have.
 
-use crate::node::{CpuSet, Device, Gpu, Node};
-use crate::step::{Allocation, Reach};
+use gpubind_core::node::{Device, Gpu, IdSet, Node};
+use gpubind_core::step::{Allocation, Reach};
 
 /// How many UUIDs a message lists; `gpubind topo` has them all.
 const LISTED: usize = 8;
@@ -25,7 +25,7 @@ pub enum DeviceError {
     },
     /// A GPU that is there but cannot be used.
     #[error("GPU {index} cannot be used (NVML error {code}); usable: {valid}")]
-    Sick {
+    Unusable {
         /// The index.
         index: u32,
         /// NVML's code.
@@ -119,8 +119,8 @@ fn by_index(node: &Node, index: u32) -> Result<Device, DeviceError> {
     let found = node.gpus.iter().enumerate().find(|(_, gpu)| gpu.index == index);
     let Some((gpu, known)) = found else {
         let valid = ranges(node.gpus.iter().map(|gpu| gpu.index as usize));
-        return Err(match node.sick.iter().find(|sick| sick.index == index) {
-            Some(sick) => DeviceError::Sick { index, code: sick.code, valid },
+        return Err(match node.unusable.iter().find(|unusable| unusable.index == index) {
+            Some(unusable) => DeviceError::Unusable { index, code: unusable.code, valid },
             None => DeviceError::NoIndex { index, valid },
         });
     };
@@ -165,5 +165,5 @@ fn is_mig(gpu: &Gpu) -> bool {
 
 /// Numbers as a list of ranges.
 pub(super) fn ranges(numbers: impl Iterator<Item = usize>) -> String {
-    numbers.collect::<CpuSet>().to_string()
+    numbers.collect::<IdSet>().to_string()
 }

@@ -4,8 +4,8 @@
 use serde::Serialize;
 
 use super::scenario::{Mapping, Scenario};
-use crate::node::{Device, Node};
-use crate::plan::Cost;
+use gpubind_core::node::{Device, Node};
+use gpubind_core::plan::Cost;
 
 /// `gpubind plan --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

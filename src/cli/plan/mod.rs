@@ -1,7 +1,7 @@
 //! `gpubind plan`: what would happen, before a job is queued.
 //!
-//! Everything that decides is the library's: [`crate::step::layout`] makes the CPU
-//! sets, [`crate::plan`] the plan, [`crate::bind`] each rank's environment. Here
+//! Everything that decides is the library's: [`crate::slurm::layout`] makes the CPU
+//! sets, [`gpubind_core::plan`] the plan, [`gpubind_core::bind`] each rank's environment. Here
 //! arguments become those functions' inputs, and their results text:
 //!
 //! | file | what it does |
@@ -26,10 +26,10 @@ use std::path::PathBuf;
 
 use super::MachineArgs;
 use super::topo::{self, TopoError};
-use crate::config::RequestError;
-use crate::node::nvml::NvmlError;
-use crate::plan::{MAX_TASKS, PlanError};
-use crate::step::LayoutError;
+use crate::nvml::NvmlError;
+use crate::slurm::LayoutError;
+use gpubind_core::plan::{MAX_TASKS, PlanError};
+use gpubind_core::request::RequestError;
 use scenario::Scenario;
 
 /// Show which GPU each task would get, before a job is queued

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::bind::Locality;
-use crate::node::{CpuSet, Device, Node};
-use crate::plan::cost_of;
-use crate::step::sockets;
+use crate::slurm::sockets;
+use gpubind_core::bind::Locality;
+use gpubind_core::node::{Device, IdSet, Node};
+use gpubind_core::plan::mapping_cost;
 
 /// The nearness of a task to its devices; of several devices, the farthest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,10 +22,10 @@ pub(super) enum Near {
 
 impl Near {
     /// Of one task to its devices.
-    pub fn of(node: &Node, devices: &[Device], cpus: &CpuSet) -> Near {
+    pub fn of(node: &Node, devices: &[Device], cpus: &IdSet) -> Near {
         let one = |device: &Device| {
             let gpu = node.gpu(*device)?;
-            let cost = cost_of(node, &[*device], std::slice::from_ref(cpus), &[0]).ok()?;
+            let cost = mapping_cost(node, &[*device], std::slice::from_ref(cpus), &[0]).ok()?;
             Some(match Locality::of(cpus, gpu) {
                 Locality::Local => Near::Local,
                 Locality::Partly => Near::Partly(cost.numa),
@@ -73,7 +73,7 @@ impl fmt::Display for Distance {
 }
 
 /// The sockets of a node, to tell a far one.
-pub(super) struct Sockets(Vec<CpuSet>);
+pub(super) struct Sockets(Vec<IdSet>);
 
 impl Sockets {
     pub fn of(node: &Node) -> Sockets {
@@ -92,10 +92,10 @@ impl Sockets {
     }
 
     /// Whether one of the devices is on no socket where the task has a CPU.
-    pub fn is_far(&self, node: &Node, devices: &[Device], cpus: &CpuSet) -> bool {
+    pub fn is_far(&self, node: &Node, devices: &[Device], cpus: &IdSet) -> bool {
         devices.iter().filter_map(|device| node.gpu(*device)?.cpus.known()).any(|local| {
-            let shared = |socket: &CpuSet| socket.common(cpus) > 0 && socket.common(local) > 0;
-            let is_somewhere = |set: &CpuSet| self.0.iter().any(|socket| socket.common(set) > 0);
+            let shared = |socket: &IdSet| socket.common(cpus) > 0 && socket.common(local) > 0;
+            let is_somewhere = |set: &IdSet| self.0.iter().any(|socket| socket.common(set) > 0);
             is_somewhere(cpus) && is_somewhere(local) && !self.0.iter().any(shared)
         })
     }

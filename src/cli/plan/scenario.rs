@@ -1,11 +1,13 @@
 //! The inputs of one what-if, and what the library makes of them.
 
 use super::{IdsArg, ModeArg, PlanArgs, PlanCommandError, Wrong, cpus, devices};
-use crate::bind::{Rank, Warning, edits_by, shape};
-use crate::config::{Request, Settings};
-use crate::node::{CpuSet, Device, Node};
-use crate::plan::{Cost, Plan, Shape, cost_of, plan, slurm_single};
-use crate::step::{Allocation, Reach};
+use crate::slurm::slurm_single;
+use gpubind_core::bind::{Rank, Warning, edits_by, shape};
+use gpubind_core::node::{Device, IdSet, Node};
+use gpubind_core::plan::{Cost, Plan, Shape, mapping_cost, plan};
+use gpubind_core::request::Request;
+use gpubind_core::site::Settings;
+use gpubind_core::step::{Allocation, Reach};
 
 /// A step that nobody has started.
 pub(super) struct Scenario<'a> {
@@ -14,7 +16,7 @@ pub(super) struct Scenario<'a> {
     /// The step's devices in PCI order.
     pub devices: Vec<Device>,
     /// CPU set of each task; empty where unknown.
-    pub tasks: Vec<CpuSet>,
+    pub tasks: Vec<IdSet>,
     /// A line that tells where the CPU sets come from.
     pub source: String,
     /// What would be asked for.
@@ -131,7 +133,7 @@ impl<'a> Scenario<'a> {
             ("plan", plan.shares.concat()),
         ];
         let mapping = |(name, list): (&'static str, Vec<usize>)| {
-            let cost = cost_of(self.node, &self.devices, &self.tasks, &list)?;
+            let cost = mapping_cost(self.node, &self.devices, &self.tasks, &list)?;
             Ok(Mapping { name, list, cost })
         };
         lists.into_iter().map(mapping).collect()
@@ -143,7 +145,7 @@ fn allocation(node: &Node, chosen: &[Device], constrained: bool) -> Allocation {
     let is_chosen = |gpu: usize| chosen.iter().any(|device| device.gpu == gpu);
     let reach = Reach {
         gpus: (0..node.gpus.len()).map(|gpu| !constrained || is_chosen(gpu)).collect(),
-        sick: vec![!constrained; node.sick.len()],
+        unusable: vec![!constrained; node.unusable.len()],
     };
     Allocation::of(node, &reach, chosen.to_vec())
 }

@@ -2,7 +2,7 @@
 
 use super::near::{Distance, Near, Sockets};
 use super::scenario::Scenario;
-use crate::node::{Device, Node};
+use gpubind_core::node::{Device, Node};
 
 /// What naive would do worse, or that it would not.
 pub(super) fn text(scenario: &Scenario) -> String {

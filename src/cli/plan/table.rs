@@ -1,6 +1,7 @@
 //! The plan for people: a line for each rank, then what it costs and why.
 
 use comfy_table::{Attribute, Cell, CellAlignment, Color, Table};
+use gpubind_core::variables;
 
 use crate::cli::lines::lines;
 
@@ -8,9 +9,9 @@ use super::devices::ranges;
 use super::near::Near;
 use super::scenario::Scenario;
 use super::sentence::{self, count};
-use crate::config::{Ids, Mode};
-use crate::node::{CpuSet, Device, Link, Node};
-use crate::plan::{Cost, Why};
+use gpubind_core::node::{Device, IdSet, Link, Node};
+use gpubind_core::plan::{Cost, Why};
+use gpubind_core::request::{Ids, Mode};
 
 /// Lists longer than this are cut; `--json` has them whole.
 const LONGEST_LIST: usize = 44;
@@ -69,13 +70,13 @@ fn ranks(scenario: &Scenario, colour: bool) -> Table {
     let is_mig = scenario.devices.iter().any(|device| device.mig.is_some());
     let mut table = table(
         [
-            "RANK",
+            variables::RANK,
             "CPUS",
             if is_mig { "GPU:GI/CI" } else { "GPU" },
             "NUMA",
             "DISTANCE",
             "LINK",
-            "CUDA_VISIBLE_DEVICES",
+            variables::CUDA_VISIBLE_DEVICES,
         ],
         colour,
     );
@@ -132,7 +133,7 @@ pub(super) fn near_cell(near: Near) -> Cell {
 }
 
 /// A task's CPUs.
-pub(super) fn cpu_list(cpus: &CpuSet) -> String {
+pub(super) fn cpu_list(cpus: &IdSet) -> String {
     let list = cpus.to_string();
     match cpus.count() {
         0 => "?".to_owned(),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::circle::circle;
 use super::gather::{self, Report, is_sharing_wanted};
 use super::meet::meet;
-use crate::step::{Numbered, Standing, names};
+use gpubind_core::step::{RankInfo, RankSource, names};
 
 /// What is wrong, and who was not asked.
 #[derive(Debug, Default, Serialize)]
@@ -41,23 +41,23 @@ struct Own {
 /// The system refuses sockets.
 pub fn check(
     report: &Report,
-    standing: &Standing,
+    rank_info: &RankInfo,
     time: Duration,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> io::Result<Findings> {
     let own = own(report, env);
-    let mut findings = Findings { wrong: alone(report, standing, &own, env), not_heard: vec![] };
+    let mut findings = Findings { wrong: alone(report, rank_info, &own, env), not_heard: vec![] };
     let uid = rustix::process::getuid().as_raw();
     let parent = rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
-    let Some(circle) = circle(standing, uid, parent.unsigned_abs(), env) else {
+    let Some(circle) = circle(rank_info, uid, parent.unsigned_abs(), env) else {
         eprintln!(
             "gpubind: {} does not tell how many ranks this node has; whether they share GPUs is \
              not checked",
-            standing.numbered
+            rank_info.source
         );
         return Ok(findings);
     };
-    let word = Word { rank: report.rank, local_rank: standing.local_rank, own };
+    let word = Word { rank: report.rank, local_rank: rank_info.local_rank, own };
     let heard = meet(&circle, &serde_json::to_string(&word)?, time)?;
     let mut others: Vec<Word> = Vec::new();
     for (place, said) in heard.iter().enumerate().filter(|(place, _)| *place != circle.place) {
@@ -91,7 +91,7 @@ fn is_as_given(report: &Report) -> bool {
 /// What is wrong with the process, whatever the others have.
 fn alone(
     report: &Report,
-    standing: &Standing,
+    rank_info: &RankInfo,
     own: &[Own],
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Vec<String> {
@@ -99,7 +99,7 @@ fn alone(
     let list = report.visible.as_deref();
     let text = list.map_or("unset".to_owned(), |list| format!("\"{list}\""));
     if let Some(given) = report.given.as_deref().filter(|_| !is_as_given(report)) {
-        if !is_picked(list.unwrap_or_default(), given, standing) {
+        if !is_picked(list.unwrap_or_default(), given, rank_info) {
             wrong.push(format!(
                 "CUDA_VISIBLE_DEVICES is {text}, but gpubind has set \"{given}\": something has \
                  changed it since, such as a TaskProlog or a script"
@@ -142,8 +142,8 @@ fn alone(
 
 /// Whether a launcher has picked these from the list that gpubind gave its task, as
 /// torchrun --virtual-local-rank does.
-fn is_picked(list: &str, given: &str, standing: &Standing) -> bool {
-    matches!(standing.numbered, Numbered::By(_))
+fn is_picked(list: &str, given: &str, rank_info: &RankInfo) -> bool {
+    matches!(rank_info.source, RankSource::Launcher(_))
         && names(list).count() > 0
         && names(list).all(|name| names(given).any(|given| given == name))
 }

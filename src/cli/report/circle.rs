@@ -1,18 +1,19 @@
 //! Which processes of this node belong together, by what is in their environment.
 
+use gpubind_core::variables;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::meet::Circle;
-use crate::step::{Numbered, Standing, task};
+use gpubind_core::step::{RankInfo, RankSource, task};
 
 /// More ranks than that are nobody's.
 const MOST: usize = 1024;
 
 /// What tells one run of a launcher from another on the same node.
 const RUNS: [&str; 10] = [
-    "TORCHELASTIC_RUN_ID",
-    "MASTER_ADDR",
-    "MASTER_PORT",
+    variables::TORCHELASTIC_RUN_ID,
+    variables::MASTER_ADDR,
+    variables::MASTER_PORT,
     "PMIX_NAMESPACE",
     "OMPI_MCA_ess_base_jobid",
     "PALS_APID",
@@ -27,39 +28,40 @@ const RUNS: [&str; 10] = [
 /// Under Slurm it is all ranks of the step on the node: its tasks, or what one torchrun
 /// in each of them has started. Elsewhere it is one launcher's workers.
 pub fn circle(
-    standing: &Standing,
+    rank_info: &RankInfo,
     uid: u32,
     parent: u32,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> Option<Circle> {
     let task = task(env);
-    let flat = (standing.local_rank, standing.local_size);
-    let ((place, size), key) = match (standing.numbered, &task) {
-        (Numbered::By(launcher), Some(task)) => {
-            let same = task.local_rank == standing.local_rank
-                && standing.local_size.is_none_or(|size| task.local_size == Some(size));
-            let is_torchrun = launcher.local_rank == "LOCAL_RANK" && standing.local_size.is_some();
+    let flat = (rank_info.local_rank, rank_info.local_size);
+    let ((place, size), key) = match (rank_info.source, &task) {
+        (RankSource::Launcher(launcher), Some(task)) => {
+            let same = task.local_rank == rank_info.local_rank
+                && rank_info.local_size.is_none_or(|size| task.local_size == Some(size));
+            let is_torchrun =
+                launcher.local_rank == variables::LOCAL_RANK && rank_info.local_size.is_some();
             match task.local_size {
                 // Slurm's own MPI support sets the launchers' variables too.
                 Some(tasks) if same && !is_torchrun => ((task.local_rank, Some(tasks)), Key::Step),
                 Some(tasks) if is_torchrun && tasks > 1 => {
-                    let workers = standing.local_size?;
+                    let workers = rank_info.local_size?;
                     let place = task.local_rank.checked_mul(workers)?;
-                    let place = place.checked_add(standing.local_rank)?;
+                    let place = place.checked_add(rank_info.local_rank)?;
                     ((place, tasks.checked_mul(workers)), Key::Step)
                 }
                 _ => (flat, Key::Run),
             }
         }
-        (Numbered::By(_), None) => (flat, Key::Run),
-        (Numbered::Slurm | Numbered::Alone, _) => (flat, Key::Step),
+        (RankSource::Launcher(_), None) => (flat, Key::Run),
+        (RankSource::Slurm | RankSource::Alone, _) => (flat, Key::Step),
     };
     let size = size.filter(|size| (1..=MOST).contains(size) && place < *size)?;
     let mut hash = DefaultHasher::new();
-    let step = ["SLURM_JOB_ID", "SLURM_STEP_ID", "SLURMD_NODENAME"];
+    let step = [variables::JOB_ID, variables::STEP_ID, variables::NODE_NAME];
     step.map(env).hash(&mut hash);
     if matches!(key, Key::Run) {
-        env("SLURM_LOCALID").hash(&mut hash);
+        env(variables::LOCAL_ID).hash(&mut hash);
         let runs = RUNS.map(env);
         runs.hash(&mut hash);
         if runs.iter().all(Option::is_none) {
@@ -82,7 +84,7 @@ enum Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::standing;
+    use gpubind_core::step::rank_info;
 
     const UNDER_SLURM: [(&str, &str); 4] = [
         ("SLURM_JOB_ID", "7"),
@@ -96,7 +98,7 @@ mod tests {
             let found = variables.iter().rev().find(|(set, _)| *set == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        circle(&standing(&env), 1000, parent, &env)
+        circle(&rank_info(&env), 1000, parent, &env)
     }
 
     fn places(each: &[&[(&str, &str)]], parent: impl Fn(usize) -> u32) -> Vec<(usize, usize)> {

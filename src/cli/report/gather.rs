@@ -4,10 +4,11 @@ use std::env;
 
 use serde::Serialize;
 
-use crate::bind::{GIVEN, Locality, SHARED};
-use crate::config::{REQUEST_VARIABLE, Request};
-use crate::node::{CpuSet, Device, Node};
-use crate::step::{Allocation, Reach, Standing, names, own_cpus, step_gpu_count};
+use gpubind_core::bind::Locality;
+use gpubind_core::node::{Device, IdSet, Node};
+use gpubind_core::request::Request;
+use gpubind_core::step::{Allocation, RankInfo, Reach, names, own_cpus, step_gpu_count};
+use gpubind_core::variables;
 
 /// One process, as `--json` prints it; what is not known is null.
 #[derive(Debug, Serialize)]
@@ -70,42 +71,43 @@ pub struct Machine<'a> {
 }
 
 /// Gathers the report.
-pub fn gather(machine: Option<&Machine>, standing: &Standing) -> Report {
-    let visible = env::var("CUDA_VISIBLE_DEVICES").ok();
+pub fn gather(machine: Option<&Machine>, rank_info: &RankInfo) -> Report {
+    let visible = env::var(variables::CUDA_VISIBLE_DEVICES).ok();
     let cpus = own_cpus();
     let seen = machine.map_or_else(Vec::new, |machine| {
         Allocation::seen(machine.node, machine.reach, visible.as_deref())
     });
     let describe = |device: &Device| describe(machine?, *device, &cpus);
-    let given = env::var(GIVEN).ok();
+    let given = env::var(variables::ASSIGNED_LIST).ok();
     let own = machine.map_or_else(Vec::new, |machine| {
         let facts = facts(given.as_deref(), visible.as_deref(), &|name| env::var(name).ok());
         own(&seen, |device| machine.node.uuid(*device).map(str::to_owned), &facts)
     });
     Report {
         host: super::super::host(),
-        rank: standing.rank,
-        local_rank: standing.is_numbered().then_some(standing.local_rank),
-        local_size: standing.local_size,
-        rank_from: standing.numbered.to_string(),
+        rank: rank_info.rank,
+        local_rank: rank_info.is_numbered().then_some(rank_info.local_rank),
+        local_size: rank_info.local_size,
+        rank_from: rank_info.source.to_string(),
         given,
         devices: seen.iter().filter_map(describe).collect(),
         peers: machine.and_then(|machine| peers(machine, &own)),
         is_known: machine.is_some(),
         visible,
         cpus: cpus.to_string(),
-        why: env::var("GPUBIND_WHY").ok(),
+        why: env::var(variables::WHY).ok(),
         check: None,
     }
 }
 
 /// Whether several ranks on one device are wanted.
 pub fn is_sharing_wanted() -> bool {
-    let request = env::var(REQUEST_VARIABLE).unwrap_or_default().parse::<Request>();
-    request.is_ok_and(|request| request.share) || env::var(SHARED).is_ok_and(|on| on == "on")
+    let request = env::var(variables::REQUEST).unwrap_or_default().parse::<Request>();
+    request.is_ok_and(|request| request.share)
+        || env::var(variables::SHARING_WANTED).is_ok_and(|on| on == "on")
 }
 
-fn describe(machine: &Machine, device: Device, cpus: &CpuSet) -> Option<DeviceReport> {
+fn describe(machine: &Machine, device: Device, cpus: &IdSet) -> Option<DeviceReport> {
     let gpu = machine.node.gpu(device)?;
     let mig = device.mig.and_then(|mig| gpu.mig.get(mig));
     let locality = Some(Locality::of(cpus, gpu)).filter(|known| *known != Locality::Unknown);
@@ -128,7 +130,7 @@ pub fn facts(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> String {
     let is_as_given = given.is_some() && given == visible;
-    env("GPUBIND_GPU_UUID").filter(|_| is_as_given).unwrap_or_default()
+    env(variables::GPU_UUID).filter(|_| is_as_given).unwrap_or_default()
 }
 
 /// The devices that a process is to use: of those that it sees the ones among `facts`, and

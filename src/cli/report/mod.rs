@@ -20,9 +20,9 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::MachineArgs;
-use crate::step::{reach, standing};
 use check::Findings;
 use gather::{Machine, Report, gather};
+use gpubind_core::step::{rank_info, reach};
 use table::{NAMES, columns, row};
 
 /// Show which GPU this process has, and whether it is local to its CPUs
@@ -93,16 +93,16 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), ReportError> {
         eprintln!("gpubind: the node's GPUs are unknown: {error}");
     }
     let env = |name: &str| env::var(name).ok();
-    let standing = standing(&env);
+    let rank_info = rank_info(&env);
     let reach = node.as_ref().map(|node| reach(node, &args.machine.roots().dev()));
     let machine = match (&node, &reach) {
         (Ok(node), Ok(reach)) => Some(Machine { node, reach }),
         _ => None,
     };
-    let mut report = gather(machine.as_ref(), &standing);
+    let mut report = gather(machine.as_ref(), &rank_info);
     if args.check {
         let time = Duration::from_secs(args.wait);
-        let findings = check::check(&report, &standing, time, &env).map_err(ReportError::Meet)?;
+        let findings = check::check(&report, &rank_info, time, &env).map_err(ReportError::Meet)?;
         report.check = Some(findings);
     }
     print(args, &report, out)?;

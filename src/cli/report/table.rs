@@ -1,11 +1,12 @@
 //! The report as one line for people.
 
 use super::gather::{DeviceReport, Report};
+use gpubind_core::variables;
 
 const COLUMNS: usize = 12;
 /// The columns' names.
 pub const NAMES: [&str; COLUMNS] = [
-    "RANK",
+    variables::RANK,
     "NODE",
     "LOCAL",
     "GPU",
@@ -14,7 +15,7 @@ pub const NAMES: [&str; COLUMNS] = [
     "NUMA",
     "CPUS",
     "GPU IS",
-    "CUDA_VISIBLE_DEVICES",
+    variables::CUDA_VISIBLE_DEVICES,
     "PEERS",
     "RANK FROM",
 ];

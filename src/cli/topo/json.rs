@@ -3,7 +3,9 @@
 
 use serde::Serialize;
 
-use crate::node::{Fact, Gpu, Link, MigInstance, Nic, Node, NumaNode, PciAddress, SickGpu};
+use gpubind_core::node::{
+    Gpu, Link, MigInstance, Nic, Node, NumaNode, PciAddress, Probed, UnusableGpu,
+};
 
 /// `gpubind topo --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -13,7 +15,7 @@ pub struct TopoJson {
     links: Vec<Vec<Option<String>>>,
     nics: Vec<NicJson>,
     numa: Vec<NumaJson>,
-    sick: Vec<SickJson>,
+    unusable: Vec<SickJson>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -68,7 +70,7 @@ impl From<&Node> for TopoJson {
             links: node.links.iter().map(|row| links(row)).collect(),
             nics: node.nics.iter().map(NicJson::from).collect(),
             numa: node.numa.iter().map(NumaJson::from).collect(),
-            sick: node.sick.iter().map(SickJson::from).collect(),
+            unusable: node.unusable.iter().map(SickJson::from).collect(),
         }
     }
 }
@@ -111,14 +113,14 @@ impl From<&NumaNode> for NumaJson {
     }
 }
 
-impl From<&SickGpu> for SickJson {
-    fn from(sick: &SickGpu) -> SickJson {
-        let SickGpu { index, minor, code, .. } = *sick;
-        SickJson { index, minor, pci: sick.pci.and_then(pci), code }
+impl From<&UnusableGpu> for SickJson {
+    fn from(unusable: &UnusableGpu) -> SickJson {
+        let UnusableGpu { index, minor, code, .. } = *unusable;
+        SickJson { index, minor, pci: unusable.pci.and_then(pci), code }
     }
 }
 
-fn known<T: Clone>(fact: &Fact<T>) -> Option<T> {
+fn known<T: Clone>(fact: &Probed<T>) -> Option<T> {
     fact.known().cloned()
 }
 
@@ -134,7 +136,7 @@ fn links(links: &[Link]) -> Vec<Option<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::read_any;
+    use crate::read_any;
 
     #[test]
     fn what_text_does_not_tell_is_null() {

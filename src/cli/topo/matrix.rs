@@ -6,7 +6,7 @@ use std::fmt::Write;
 use comfy_table::{Attribute, Cell, Color, Table};
 
 use crate::cli::lines::lines;
-use crate::node::{CpuSet, Fact, Gpu, Link, Nic, Node, PciAddress};
+use gpubind_core::node::{Gpu, IdSet, Link, Nic, Node, PciAddress, Probed};
 
 /// Adapter names longer than this stand in a legend and not above a column.
 const LONGEST_NAME: usize = 8;
@@ -27,11 +27,11 @@ pub(super) fn text(node: &Node, colour: bool) -> String {
     if !nics.is_empty() {
         text += &format!("\nNIC Legend:\n\n{nics}");
     }
-    let sick = sick(node);
-    if !sick.is_empty() {
+    let unusable = unusable(node);
+    if !unusable.is_empty() {
         text += &match colour {
-            true => format!("\n\u{1b}[31m{sick}\u{1b}[0m"),
-            false => format!("\n{sick}"),
+            true => format!("\n\u{1b}[31m{unusable}\u{1b}[0m"),
+            false => format!("\n{unusable}"),
         };
     }
     text
@@ -96,7 +96,7 @@ fn or_unknown(value: Option<impl ToString>) -> String {
 /// `0,3-9` for a list of ids in rising order.
 pub(super) fn id_list(ids: &[u32]) -> String {
     let ids = ids.iter().filter_map(|id| usize::try_from(*id).ok());
-    ids.collect::<CpuSet>().to_string()
+    ids.collect::<IdSet>().to_string()
 }
 
 /// The names above the adapters' columns: their own, or NIC*n* with a legend
@@ -179,7 +179,7 @@ fn devices(node: &Node) -> Vec<[String; 5]> {
     let mut rows = Vec::new();
     for gpu in &node.gpus {
         let name = match (&gpu.mig_mode, or_unknown(gpu.name.known())) {
-            (Fact::Known(true), name) => format!("{name} (MIG on)"),
+            (Probed::Known(true), name) => format!("{name} (MIG on)"),
             (_, name) => name,
         };
         rows.push([
@@ -204,21 +204,21 @@ fn devices(node: &Node) -> Vec<[String; 5]> {
     rows
 }
 
-fn sick(node: &Node) -> String {
+fn unusable(node: &Node) -> String {
     let mut text = String::new();
-    for sick in &node.sick {
-        let at = sick.pci.and_then(PciAddress::known).map(|pci| format!(" at {pci}"));
-        let file = sick.minor.map(|minor| format!(" (/dev/nvidia{minor})"));
+    for unusable in &node.unusable {
+        let at = unusable.pci.and_then(PciAddress::known).map(|pci| format!(" at {pci}"));
+        let file = unusable.minor.map(|minor| format!(" (/dev/nvidia{minor})"));
         let (at, file) = (at.unwrap_or_default(), file.unwrap_or_default());
-        let why = why_sick(sick.code);
-        let _ = writeln!(text, "GPU{}{at}{file} cannot be used: {why}", sick.index);
+        let why = why_unusable(unusable.code);
+        let _ = writeln!(text, "GPU{}{at}{file} cannot be used: {why}", unusable.index);
     }
     text
 }
 
 /// What an `nvmlReturn_t` code of a GPU's handle means (nvml.h).
-pub(super) fn why_sick(code: u32) -> String {
-    match sickness(code) {
+pub(super) fn why_unusable(code: u32) -> String {
+    match fault_of(code) {
         Some((meaning, _)) => format!("{meaning} (NVML code {code})"),
         None => format!("NVML code {code}"),
     }
@@ -226,10 +226,10 @@ pub(super) fn why_sick(code: u32) -> String {
 
 /// The same in a few letters.
 pub(super) fn short_why_sick(code: u32) -> String {
-    sickness(code).map_or_else(|| format!("code {code}"), |(_, short)| short.to_owned())
+    fault_of(code).map_or_else(|| format!("code {code}"), |(_, short)| short.to_owned())
 }
 
-fn sickness(code: u32) -> Option<(&'static str, &'static str)> {
+fn fault_of(code: u32) -> Option<(&'static str, &'static str)> {
     Some(match code {
         4 => ("no permission", "no permission"),
         6 => ("not found", "not found"),

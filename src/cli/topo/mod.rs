@@ -10,8 +10,9 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::MachineArgs;
-use crate::node::nvml::NvmlError;
-use crate::node::{Node, ReadAnyError, read_any};
+use crate::nvml::NvmlError;
+use crate::{ReadAnyError, read_any};
+use gpubind_core::node::Node;
 
 /// Show GPUs, links, NUMA nodes and network adapters of this machine or of a file
 #[derive(Debug, Clone, clap::Args)]

@@ -1,7 +1,7 @@
 //! A node in one paragraph.
 
-use super::matrix::{id_list, why_sick};
-use crate::node::{Gpu, Link, Node};
+use super::matrix::{id_list, why_unusable};
+use gpubind_core::node::{Gpu, Link, Node};
 
 /// One paragraph: how many GPUs, where, how they are joined, and what an admin
 /// should know.
@@ -11,7 +11,7 @@ pub(super) fn text(node: &Node) -> String {
     sentences.extend(own_memory(node));
     sentences.extend(nics(node));
     sentences.extend(mig(node));
-    sentences.extend(sick(node));
+    sentences.extend(unusable(node));
     sentences.join(". ") + "."
 }
 
@@ -201,11 +201,13 @@ fn instances(count: usize) -> String {
     }
 }
 
-fn sick(node: &Node) -> Option<String> {
+fn unusable(node: &Node) -> Option<String> {
     let list: Vec<String> = node
-        .sick
+        .unusable
         .iter()
-        .map(|sick| format!("GPU{} cannot be used: {}", sick.index, why_sick(sick.code)))
+        .map(|unusable| {
+            format!("GPU{} cannot be used: {}", unusable.index, why_unusable(unusable.code))
+        })
         .collect();
     (!list.is_empty()).then(|| list.join("; "))
 }

@@ -3,7 +3,7 @@
 //!
 //! | file | what lives there |
 //! |---|---|
-//! | `model` | what each question's answer is; immutable, derived from the [`gpubind::node::Machine`] |
+//! | `model` | what each question's answer is; immutable, derived from the [`gpubind_machine::Machine`] |
 //! | `affinity`, `links` | the same for CPUs near a GPU, and for NVLinks |
 //! | `view` | which GPUs this process may see |
 //! | `state` | init and shutdown, faults, the call log |

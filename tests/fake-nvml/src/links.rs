@@ -1,7 +1,7 @@
 //! What the answer to each question about an NVLink is.
 
-use gpubind::node::PciAddress;
-use gpubind::node::machine::{FarEnd, NvLink};
+use gpubind_core::node::PciAddress;
+use gpubind_machine::{FarEnd, NvLink};
 
 use crate::code::{Answer, Code};
 use crate::ffi::Target;

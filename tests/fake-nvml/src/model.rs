@@ -4,8 +4,8 @@
 use std::thread;
 use std::time::Duration;
 
-use gpubind::node::machine::{Hidden, Machine, MachineGpu, MachineMig};
-use gpubind::node::{Link, MigInstance, PciAddress};
+use gpubind_core::node::{Link, MigInstance, PciAddress};
+use gpubind_machine::{Hidden, Machine, MachineGpu, MachineMig};
 
 use crate::code::{Answer, Code};
 use crate::ffi::Target;

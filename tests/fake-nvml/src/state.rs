@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gpubind::node::Machine;
+use gpubind_machine::Machine;
 
 use crate::code::{Answer, Code};
 use crate::ffi::{Device, Target};

@@ -8,7 +8,7 @@ mod common;
 use std::fs;
 
 use common::Rig;
-use gpubind::node::{CpuSet, Fact, Gpu, Link, MigInstance, Node, PciAddress, SickGpu};
+use gpubind_core::node::{Gpu, IdSet, Link, MigInstance, Node, PciAddress, Probed, UnusableGpu};
 use nvml_wrapper::enum_wrappers::device::TopologyLevel;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
@@ -21,8 +21,8 @@ fn every_fixture_reads_back_as_its_node() {
         let expected = rig.machine.to_node();
         let name = &rig.machine.name;
         assert_eq!(nvml.sys_driver_version().ok(), expected.driver, "{name}");
-        let (usable, sick) = enumerate(&nvml, &expected);
-        assert_eq!(sick, expected.sick, "{name}");
+        let (usable, unusable) = enumerate(&nvml, &expected);
+        assert_eq!(unusable, expected.unusable, "{name}");
         assert_eq!(usable.len(), expected.gpus.len(), "{name}");
         for (device, gpu) in usable.iter().zip(&expected.gpus) {
             assert_eq!(read(device, &expected), *gpu, "{name}");
@@ -36,8 +36,8 @@ fn every_fixture_reads_back_as_its_node() {
 }
 
 /// A sick GPU tells nothing but its code; its names come from elsewhere.
-fn enumerate<'n>(nvml: &'n Nvml, expected: &Node) -> (Vec<Device<'n>>, Vec<SickGpu>) {
-    let (mut usable, mut sick) = (Vec::new(), Vec::new());
+fn enumerate<'n>(nvml: &'n Nvml, expected: &Node) -> (Vec<Device<'n>>, Vec<UnusableGpu>) {
+    let (mut usable, mut unusable) = (Vec::new(), Vec::new());
     for index in 0..nvml.device_count().unwrap() {
         match nvml.device_by_index(index) {
             Ok(device) => usable.push(device),
@@ -48,23 +48,24 @@ fn enumerate<'n>(nvml: &'n Nvml, expected: &Node) -> (Vec<Device<'n>>, Vec<SickG
                     NvmlError::NoPermission => 4,
                     other => panic!("{other}"),
                 };
-                let known = expected.sick.iter().find(|sick| sick.index == index).unwrap();
-                sick.push(SickGpu { index, code, ..known.clone() });
+                let known =
+                    expected.unusable.iter().find(|unusable| unusable.index == index).unwrap();
+                unusable.push(UnusableGpu { index, code, ..known.clone() });
             }
         }
     }
-    (usable, sick)
+    (usable, unusable)
 }
 
-fn fact<T>(answer: Result<T, NvmlError>) -> Fact<T> {
+fn fact<T>(answer: Result<T, NvmlError>) -> Probed<T> {
     match answer {
-        Ok(value) => Fact::Known(value),
-        Err(NvmlError::NotSupported) => Fact::Unsupported,
+        Ok(value) => Probed::Known(value),
+        Err(NvmlError::NotSupported) => Probed::Unsupported,
         Err(other) => panic!("{other}"),
     }
 }
 
-fn bits(words: Vec<u64>) -> CpuSet {
+fn bits(words: Vec<u64>) -> IdSet {
     let set = |(at, word): (usize, u64)| {
         (0..64).filter(move |bit| word & (1 << bit) != 0).map(move |bit| at * 64 + bit)
     };

@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gpubind::node::machine::{Machine, Place};
-use gpubind::node::{CpuSet, Link, PciAddress};
+use gpubind_core::node::{IdSet, Link, PciAddress};
+use gpubind_machine::{Machine, Place};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -76,7 +76,7 @@ fn every_layout_says_what_its_machine_says() {
 fn sysfs_tells_cpus_and_nodes(layout: &Layout) {
     let machine = &layout.machine;
     let name = &machine.name;
-    let possible: CpuSet = layout.read("sys/devices/system/cpu/possible").parse().unwrap();
+    let possible: IdSet = layout.read("sys/devices/system/cpu/possible").parse().unwrap();
     assert_eq!(possible, machine.cpus(), "{name}");
     for node in &machine.numa {
         let folder = format!("sys/devices/system/node/node{}", node.id);

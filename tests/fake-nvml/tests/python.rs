@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::Rig;
-use gpubind::node::Link;
+use gpubind_core::node::Link;
 use serde_json::Value;
 
 /// The folder with the bindings, installed once into cargo's folder for tests.

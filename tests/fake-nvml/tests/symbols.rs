@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{PAIR, Rig};
-use gpubind::node::machine::CALLS;
+use gpubind_machine::CALLS;
 use libloading::Library;
 use nvml_wrapper::Nvml;
 use nvml_wrapper::error::NvmlError;

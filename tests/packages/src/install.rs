@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gpubind::config::{Origin, PlugstackArgs};
+use gpubind_core::site::{Origin, PlugstackArgs};
 
 use crate::{Test, dist, root, run};
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use gpubind::node::{Machine, Node};
+use gpubind_core::node::Node;
+use gpubind_machine::Machine;
 
 /// The Slurm that this machine has installed.
 pub const HOST: &str = "host";

@@ -1,7 +1,7 @@
 //! Each form of CPU binding: what Slurm says, what the kernel says, and the plan.
 
-use gpubind::node::CpuSet;
-use gpubind::step::task_cpus;
+use gpubind_core::node::IdSet;
+use gpubind_core::step::task_cpus;
 
 use crate::Test;
 use crate::cluster::{CONSTRAINED, Cluster, OPEN, Tasks, each, tasks_of};
@@ -58,9 +58,9 @@ fn each_form_of_cpu_binding(cluster: &Cluster) {
         let list = of("SLURM_CPU_BIND_LIST");
         let listed = task_cpus(&of("SLURM_CPU_BIND_TYPE"), &list, tasks.len(), &[]).unwrap();
         let kernel = each(&tasks, "ALLOWED");
-        let kernel: Vec<CpuSet> = kernel.iter().map(|list| list.parse().unwrap()).collect();
+        let kernel: Vec<IdSet> = kernel.iter().map(|list| list.parse().unwrap()).collect();
         if list.is_empty() {
-            assert!(listed.iter().all(CpuSet::is_empty), "{options:?}: {listed:?}");
+            assert!(listed.iter().all(IdSet::is_empty), "{options:?}: {listed:?}");
         } else {
             assert_eq!(listed, kernel, "{options:?}: {list}");
         }

@@ -1,6 +1,6 @@
 //! Nodes on which Slurm names devices by UUID: AutoDetect, and MIG instances.
 
-use gpubind::node::MigInstance;
+use gpubind_core::node::MigInstance;
 
 use crate::Test;
 use crate::cluster::{Cluster, Kind, Tasks, each, ours};

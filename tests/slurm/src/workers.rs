@@ -145,7 +145,7 @@ fn workers_in_a_pipeline(cluster: &Cluster) {
 }
 
 fn every_launcher_counts(cluster: &Cluster) {
-    for launcher in &gpubind::step::LAUNCHERS {
+    for launcher in &gpubind_core::step::LAUNCHERS {
         let size = launcher.local_size.map(|name| format!(" {name}=4")).unwrap_or_default();
         let variables = format!("{}=$k{size}", launcher.local_rank);
         let (task, workers) = with_workers(cluster, &STEP, &variables);

@@ -4,7 +4,7 @@
 //! NUMA distances, where those are known; switches from the links.
 
 use crate::cli::topo::matrix::id_list;
-use crate::node::{CpuSet, Gpu, Link, Nic, Node, NumaNode};
+use gpubind_core::node::{Gpu, IdSet, Link, Nic, Node, NumaNode};
 
 /// NUMA nodes nearer than this share a socket: ACPI's SLIT calls 20 remote, and
 /// firmware that parts a socket into several nodes says 11 to 16 inside it.
@@ -37,7 +37,7 @@ pub(super) struct Place {
     /// Its NUMA node ids.
     pub numa: Vec<u32>,
     /// Its CPUs, where known.
-    pub cpus: Option<CpuSet>,
+    pub cpus: Option<IdSet>,
     /// PCIe link between those of its GPUs that share no switch.
     pub between: Option<Link>,
     /// Its devices.
@@ -251,7 +251,7 @@ fn distance(node: &Node, from: &NumaNode, to: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::read_any;
+    use crate::read_any;
 
     fn groups(machine: &str) -> Groups {
         let path = format!("{}/tests/machines/{machine}.toml", env!("CARGO_MANIFEST_DIR"));

@@ -2,7 +2,7 @@
 
 use super::canvas::{Area, text_width, wrap};
 use super::groups::{Cluster, Groups, Place};
-use crate::node::{Node, PciAddress};
+use gpubind_core::node::{Node, PciAddress};
 
 pub(super) const MARGIN: f64 = 24.0;
 pub(super) const TITLE: f64 = 15.0;
@@ -36,7 +36,7 @@ pub(super) struct Layout {
     /// Network adapters, by position in the node.
     pub nics: Vec<(usize, Area)>,
     /// Unusable GPUs, by position in the node's list of those.
-    pub sick: Vec<(usize, Area)>,
+    pub unusable: Vec<(usize, Area)>,
     /// Wires between devices and switches: x, and both ends' y.
     pub wires: Vec<(f64, f64, f64)>,
     /// Lower edge of the GPUs.
@@ -168,20 +168,20 @@ impl Builder<'_> {
     /// Adapters near no GPU, and unusable GPUs, in a box on the right.
     fn elsewhere(&mut self, groups: &Groups) {
         let nics = groups.elsewhere.len();
-        let sick = self.node.sick.len();
-        if nics + sick == 0 {
+        let unusable = self.node.unusable.len();
+        if nics + unusable == 0 {
             return;
         }
         let rows = &self.rows;
         let room = (rows.bottom - rows.top - PADDING - LINE) / (NIC_HEIGHT + NIC_GAP);
         let per_column = room.floor().max(1.0) as usize;
         let columns = nics.div_ceil(per_column);
-        let title = match (nics, sick) {
+        let title = match (nics, unusable) {
             (0, _) => "cannot be used",
             (_, 0) => "near no GPU",
             _ => "near no GPU, or unusable",
         };
-        let devices = sick as f64 * (GPU.0 + GAP) + columns as f64 * (self.nic_width + NIC_GAP);
+        let devices = unusable as f64 * (GPU.0 + GAP) + columns as f64 * (self.nic_width + NIC_GAP);
         let width = devices.max(text_width(title, HEADING)) + 2.0 * PADDING;
         let x = self.layout.right + 2.0 * GAP;
         let area = Area { x, y: rows.top, width, height: rows.bottom - rows.top };
@@ -198,10 +198,10 @@ impl Builder<'_> {
             self.layout.nics.push((*nic, area));
         }
         let x = x + PADDING + columns as f64 * (self.nic_width + NIC_GAP);
-        for nth in 0..sick {
+        for nth in 0..unusable {
             let x = x + nth as f64 * (GPU.0 + GAP);
             let area = Area { x, y: rows.gpus, width: GPU.0, height: GPU.1 };
-            self.layout.sick.push((nth, area));
+            self.layout.unusable.push((nth, area));
         }
         self.layout.right = area.x + width;
     }

@@ -18,7 +18,7 @@ use groups::Groups;
 use layout::{HEADING, Layout, MARGIN, NORMAL, SMALL, TITLE};
 
 use super::matrix::short_why_sick;
-use crate::node::{Node, PciAddress};
+use gpubind_core::node::{Node, PciAddress};
 
 /// The title is wrapped to at least this width.
 const NARROWEST: f64 = 560.0;
@@ -77,12 +77,12 @@ fn devices(canvas: &mut Canvas, node: &Node, layout: &Layout) {
         let lines = layout::gpu_lines(node, *gpu);
         device(canvas, *area, canvas::GPU, &format!("GPU{index}"), &lines);
     }
-    for (nth, area) in &layout.sick {
-        let Some(sick) = node.sick.get(*nth) else { continue };
-        let pci = sick.pci.and_then(PciAddress::known).map(|pci| pci.to_string());
+    for (nth, area) in &layout.unusable {
+        let Some(unusable) = node.unusable.get(*nth) else { continue };
+        let pci = unusable.pci.and_then(PciAddress::known).map(|pci| pci.to_string());
         let mut lines: Vec<String> = pci.into_iter().collect();
-        lines.push(short_why_sick(sick.code));
-        device(canvas, *area, canvas::SICK, &format!("GPU{}", sick.index), &lines);
+        lines.push(short_why_sick(unusable.code));
+        device(canvas, *area, canvas::UNUSABLE, &format!("GPU{}", unusable.index), &lines);
     }
     for (nic, area) in &layout.nics {
         let name = node.nics.get(*nic).map_or("?", |nic| nic.name.as_str());
@@ -123,7 +123,7 @@ fn legend(canvas: &mut Canvas, node: &Node, layout: &Layout, top: f64, width: f6
     fill(!layout.sockets.is_empty(), canvas::SOCKET, "CPU socket");
     fill(!layout.places.is_empty(), canvas::NUMA, "NUMA node");
     fill(!layout.gpus.is_empty(), canvas::GPU, gpu);
-    fill(!layout.sick.is_empty(), canvas::SICK, "GPU that cannot be used");
+    fill(!layout.unusable.is_empty(), canvas::UNUSABLE, "GPU that cannot be used");
     fill(!layout.nics.is_empty(), canvas::NIC, "network adapter");
     fill(!layout.switches.is_empty(), canvas::SWITCH, "PCIe switch");
     if nvlink::switched(node).is_some() {

@@ -2,7 +2,7 @@
 
 use super::canvas::{Area, Canvas, INK, NVSWITCH, Style, text_width};
 use super::layout::{Layout, NORMAL};
-use crate::node::{Link, Node};
+use gpubind_core::node::{Link, Node};
 
 /// No GPU has more NVLinks (NVIDIA's data sheets up to Blackwell); where the
 /// direct links to all others would be more, there are switches between.
@@ -163,7 +163,7 @@ fn port(arcs: &[Arc], order: &[(usize, Area)], arc: &Arc, end: usize) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::read_any;
+    use crate::read_any;
 
     fn all_to_all(gpus: usize, links: u32) -> Node {
         let mut text = String::new();

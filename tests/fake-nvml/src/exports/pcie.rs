@@ -3,7 +3,7 @@
 use std::ffi::c_uint;
 use std::mem::size_of;
 
-use gpubind::node::PciAddress;
+use gpubind_core::node::PciAddress;
 use nvml_wrapper_sys::bindings::{
     nvmlPciInfo_t, nvmlPciInfoExt_v1_t, nvmlPlatformInfo_v1_t, nvmlPlatformInfo_v2_t,
 };

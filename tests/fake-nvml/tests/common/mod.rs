@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gpubind::node::Machine;
+use gpubind_machine::Machine;
 use nvml_wrapper::Nvml;
 use nvml_wrapper_sys::bindings::NvmlLib;
 use tempfile::TempDir;

@@ -9,8 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gpubind::node::PciAddress;
-use gpubind::node::machine::{Machine, Place};
+use gpubind_core::node::PciAddress;
+use gpubind_machine::{Machine, Place};
 
 /// A device and its folder below `/sys/devices`.
 pub struct Located {

@@ -15,7 +15,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use gpubind::node::Machine;
+use gpubind_machine::Machine;
 use root::Root;
 
 const HELP: &str = "\
@@ -30,7 +30,7 @@ Usage: fake-machine [--json] [--library FILE] FIXTURE DIR
                   functions that the fixture says are absent
   --help          this text
 
-Prints a line for each GPU, separated by tabs: index, minor, PCI address, UUID,
+Fingerprints a line for each GPU, separated by tabs: index, minor, PCI address, UUID,
 name, NUMA nodes, CPUs (`-` where the machine does not tell).
 ";
 

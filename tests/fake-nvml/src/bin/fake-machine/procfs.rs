@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use gpubind::node::machine::{Machine, MachineGpu};
+use gpubind_machine::{Machine, MachineGpu};
 
 use crate::root::Root;
 

@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-use gpubind::node::machine::{Machine, Place};
-use gpubind::node::{CpuSet, PciAddress};
+use gpubind_core::node::{IdSet, PciAddress};
+use gpubind_machine::{Machine, Place};
 
 use crate::bridges;
 use crate::root::Root;
@@ -24,9 +24,9 @@ fn cpus(root: &Root, machine: &Machine) -> Result<(), Box<dyn Error>> {
     let all = machine.cpus().to_string();
     root.write("sys/devices/system/cpu/possible", &format!("{all}\n"))?;
     root.write("sys/devices/system/cpu/online", &format!("{all}\n"))?;
-    let ids: CpuSet = machine.numa.iter().map(|node| node.id as usize).collect();
+    let ids: IdSet = machine.numa.iter().map(|node| node.id as usize).collect();
     let with_cpus = machine.numa.iter().filter(|node| !node.cpus.is_empty());
-    let with_cpus: CpuSet = with_cpus.map(|node| node.id as usize).collect();
+    let with_cpus: IdSet = with_cpus.map(|node| node.id as usize).collect();
     root.write("sys/devices/system/node/online", &format!("{ids}\n"))?;
     root.write("sys/devices/system/node/has_cpu", &format!("{with_cpus}\n"))?;
     for node in &machine.numa {
@@ -86,7 +86,7 @@ fn device(
     pci: PciAddress,
     (class, vendor): (&str, &str),
     node: Option<u32>,
-    cpus: &CpuSet,
+    cpus: &IdSet,
 ) -> Result<(), Box<dyn Error>> {
     let folder = format!("sys/devices/{folder}");
     let node = node.map_or_else(|| "-1".to_owned(), |node| node.to_string());

@@ -1,6 +1,6 @@
 //! What is printed: the GPUs, for scripts.
 
-use gpubind::node::Machine;
+use gpubind_machine::Machine;
 use serde_json::{Value, json};
 
 /// A line for each GPU, separated by tabs.

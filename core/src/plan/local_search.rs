@@ -1,0 +1,270 @@
+//! A list of devices with small `links`, for any number of ranks.
+//!
+//! Several starts, each improved until no exchange of two ranks and no move of a
+//! rank to a device with a place makes it better. Every list on the way has the
+//! smallest `numa`.
+
+use super::cost::Problem;
+use super::numa_optimal::NumaOptimal;
+
+/// Work (squared ranks times GPUs) beyond which lists are compared but not
+/// improved: 1024 ranks on 16 GPUs still are. A larger plan is no worse than the
+/// allocation's own order, if that is as near, but exchanges may make it better.
+const WORK: usize = 1 << 24;
+
+/// Rounds over all pairs of ranks after which an improvement stops in any case.
+/// It ends by itself, because each round but the last makes the list better, and
+/// has never taken more than 30 rounds on thousands of random machines with up
+/// to 256 ranks. If it ever took more than these, the list would be better than
+/// its start, but might not withstand every exchange.
+const ROUNDS: usize = 1000;
+
+/// How many squared ranks the starts from different GPUs may amount to: all GPUs
+/// of a node with 56 MIG instances, two with 128 ranks.
+const START_WORK: usize = 1 << 15;
+const STARTS: usize = 16;
+
+/// The best list found from few starts: enough to begin an exact search with.
+pub(super) fn quick(problem: &Problem, near: &NumaOptimal) -> Vec<usize> {
+    best(problem, near, vec![greedy(problem, near, None)])
+}
+
+/// The best list found.
+pub(super) fn search(problem: &Problem, near: &NumaOptimal) -> Vec<usize> {
+    let count = STARTS.min(START_WORK / problem.ranks().pow(2).max(1));
+    let mut starts = vec![greedy(problem, near, None)];
+    for gpu in (0..problem.hop.len()).take(count) {
+        starts.push(greedy(problem, near, Some(gpu)));
+    }
+    best(problem, near, starts)
+}
+
+/// The best of what becomes of some starts, or of the allocation's own order if
+/// that is as near and not beaten anyway.
+fn best(problem: &Problem, near: &NumaOptimal, mut starts: Vec<Vec<usize>>) -> Vec<usize> {
+    starts.sort_unstable();
+    starts.dedup();
+    let improve = |start: Vec<usize>| {
+        let small = problem.ranks().pow(2) * problem.hop.len() <= WORK;
+        let list = if small { Exchange::new(problem, near, start).run() } else { start };
+        (problem.links(&list), list)
+    };
+    let best = starts.into_iter().map(improve).min();
+    // There is always a start.
+    let best = best.unwrap_or((u64::MAX, Vec::new()));
+    let naive = problem.naive();
+    if is_nearest(problem, near, &naive) && (problem.links(&naive), &naive) < (best.0, &best.1) {
+        return improve(naive).1;
+    }
+    best.1
+}
+
+/// Whether a list has the smallest `numa`.
+fn is_nearest(problem: &Problem, near: &NumaOptimal, list: &[usize]) -> bool {
+    let mut load = vec![0; problem.classes()];
+    for (&row, &device) in problem.row_of.iter().zip(list) {
+        let class = problem.class_of[device];
+        load[class] += 1;
+        if !near.allowed[row][class] {
+            return false;
+        }
+    }
+    load.iter().zip(&near.load).all(|(load, (least, most))| (least..=most).contains(&load))
+}
+
+/// A list made rank by rank, with the numbers of seats that `near` has. With a
+/// GPU for the first rank, if that may have it, each rank takes the free device
+/// that is nearest to the ranks before it. Without one, each takes the first free
+/// device, so that neighbours share a device or have devices next to each other.
+fn greedy(problem: &Problem, near: &NumaOptimal, gpu: Option<usize>) -> Vec<usize> {
+    let (least, most) = problem.load;
+    let mut seats = near.seats.clone();
+    // Ranks of a class beyond the least load of its devices.
+    let mut extra: Vec<usize> =
+        (0..problem.classes()).map(|class| seats.iter().map(|row| row[class]).sum()).collect();
+    for &class in &problem.class_of {
+        extra[class] -= least;
+    }
+    let mut load = vec![0; problem.devices()];
+    let mut list: Vec<usize> = Vec::with_capacity(problem.ranks());
+    let mut pull = vec![0; problem.hop.len()];
+    for (rank, &row) in problem.row_of.iter().enumerate() {
+        if let Some(gpu) = gpu {
+            pull.fill(1);
+            pull[gpu] = u64::from(rank > 0);
+            for (&there, weight) in list.iter().rev().zip(&problem.weight[1..]) {
+                add(&mut pull, *weight, &problem.hop[problem.gpu_of[there]]);
+            }
+        }
+        let has_place = |device: &usize| {
+            let class = problem.class_of[*device];
+            let place = load[*device] < least || load[*device] < most && extra[class] > 0;
+            place && seats[row][class] > 0
+        };
+        let free = (0..problem.devices()).filter(has_place);
+        // There is a seat for every rank, so that none is left out.
+        let Some(device) = free.min_by_key(|&device| pull[problem.gpu_of[device]]) else { break };
+        let class = problem.class_of[device];
+        extra[class] -= usize::from(load[device] >= least);
+        load[device] += 1;
+        seats[row][class] -= 1;
+        list.push(device);
+    }
+    list
+}
+
+/// Adds weighted hops.
+fn add(sums: &mut [u64], weight: u64, hops: &[u64]) {
+    for (sum, hop) in sums.iter_mut().zip(hops) {
+        *sum += weight * hop;
+    }
+}
+
+/// A list under improvement.
+struct Exchange<'p> {
+    problem: &'p Problem,
+    near: &'p NumaOptimal,
+    list: Vec<usize>,
+    /// For each rank and GPU, the links cost of the rank to all others if it was
+    /// on that GPU.
+    pull: Vec<Vec<u64>>,
+    device_load: Vec<usize>,
+    class_load: Vec<usize>,
+}
+
+impl<'p> Exchange<'p> {
+    fn new(problem: &'p Problem, near: &'p NumaOptimal, list: Vec<usize>) -> Self {
+        let mut device_load = vec![0; problem.devices()];
+        let mut class_load = vec![0; problem.classes()];
+        for &device in &list {
+            device_load[device] += 1;
+            class_load[problem.class_of[device]] += 1;
+        }
+        let mut pull = vec![vec![0; problem.hop.len()]; list.len()];
+        for (rank, pull) in pull.iter_mut().enumerate() {
+            for (other, &device) in list.iter().enumerate() {
+                let weight = problem.weight[rank.abs_diff(other)];
+                add(pull, weight, &problem.hop[problem.gpu_of[device]]);
+            }
+        }
+        Exchange { problem, near, list, pull, device_load, class_load }
+    }
+
+    /// Improves the list until nothing makes it better any more.
+    fn run(mut self) -> Vec<usize> {
+        for _ in 0..ROUNDS {
+            let mut better = false;
+            for rank in 0..self.list.len() {
+                for other in rank + 1..self.list.len() {
+                    better |= self.try_exchange(rank, other);
+                }
+                for device in 0..self.device_load.len() {
+                    better |= self.try_move(rank, device);
+                }
+            }
+            if !better {
+                break;
+            }
+        }
+        self.list
+    }
+
+    /// Exchanges the devices of two ranks, `a` below `b`, if that is better:
+    /// cheaper, or as cheap and smaller as a list.
+    fn try_exchange(&mut self, a: usize, b: usize) -> bool {
+        let (device_a, device_b) = (self.list[a], self.list[b]);
+        if device_a == device_b || !self.allows(a, device_b) || !self.allows(b, device_a) {
+            return false;
+        }
+        let (gpu_a, gpu_b) = (self.problem.gpu_of[device_a], self.problem.gpu_of[device_b]);
+        let before = self.pull[a][gpu_a] + self.pull[b][gpu_b];
+        // The two ranks' own pair: on each other's place, each would be measured
+        // against the other where it was.
+        let pair = self.problem.weight[b - a] * self.problem.hop[gpu_a][gpu_b];
+        let after = self.pull[a][gpu_b] + self.pull[b][gpu_a] + 2 * pair;
+        if (after, device_b) >= (before, device_a) {
+            return false;
+        }
+        self.put(a, device_b);
+        self.put(b, device_a);
+        true
+    }
+
+    /// Moves a rank to another device, if there is a place and that is better.
+    fn try_move(&mut self, rank: usize, to: usize) -> bool {
+        let from = self.list[rank];
+        let (least, most) = self.problem.load;
+        if self.device_load[to] >= most || self.device_load[from] <= least || from == to {
+            return false;
+        }
+        let class_of = &self.problem.class_of;
+        let (out, into) = (class_of[from], class_of[to]);
+        let fits = out == into
+            || self.class_load[out] > self.near.load[out].0
+                && self.class_load[into] < self.near.load[into].1;
+        let pull = |device: usize| self.pull[rank][self.problem.gpu_of[device]];
+        if !fits || !self.allows(rank, to) || (pull(to), to) >= (pull(from), from) {
+            return false;
+        }
+        self.put(rank, to);
+        true
+    }
+
+    fn allows(&self, rank: usize, device: usize) -> bool {
+        self.near.allowed[self.problem.row_of[rank]][self.problem.class_of[device]]
+    }
+
+    /// Gives a rank a device and keeps the books.
+    fn put(&mut self, rank: usize, to: usize) {
+        let from = std::mem::replace(&mut self.list[rank], to);
+        self.device_load[from] -= 1;
+        self.device_load[to] += 1;
+        self.class_load[self.problem.class_of[from]] -= 1;
+        self.class_load[self.problem.class_of[to]] += 1;
+        let (from, to) = (self.problem.gpu_of[from], self.problem.gpu_of[to]);
+        if from == to {
+            return;
+        }
+        let (hops_from, hops_to) = (&self.problem.hop[from], &self.problem.hop[to]);
+        for (other, pull) in self.pull.iter_mut().enumerate() {
+            let weight = self.problem.weight[rank.abs_diff(other)];
+            for ((pull, from), to) in pull.iter_mut().zip(hops_from).zip(hops_to) {
+                *pull = *pull + weight * to - weight * from;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{Device, IdSet};
+    use crate::plan::{exact, numa_optimal};
+
+    #[test]
+    fn the_own_order_is_taken_where_starts_lead_to_nothing_better() {
+        let machine = include_str!("../../../tests/machines/dgx1-v100.toml");
+        let machine = gpubind_machine::Machine::parse(machine).unwrap();
+        // The fixtures' crate has been built with this one without tests in it.
+        let node = serde_json::to_string(&machine.to_node()).unwrap();
+        let node = serde_json::from_str(&node).unwrap();
+        let devices: Vec<Device> = (0..8).map(|gpu| Device { gpu, mig: None }).collect();
+        let tasks = vec![IdSet::default(); 8];
+        let problem = Problem::new(&node, &devices, &tasks, 1);
+        let near = numa_optimal::nearest(&problem).unwrap();
+        // The best list becomes the allocation's own order.
+        let order = exact::search(&problem, &near, problem.naive());
+        let devices: Vec<Device> = order.into_iter().map(|device| devices[device]).collect();
+        let problem = Problem::new(&node, &devices, &tasks, 1);
+        let naive = problem.links(&problem.naive());
+
+        let mut stuck = 0;
+        for (first, step) in (0..8).flat_map(|first| [(first, 1), (first, 3), (first, 5)]) {
+            let start: Vec<usize> = (0..8).map(|rank| (first + step * rank) % 8).collect();
+            let improved = Exchange::new(&problem, &near, start.clone()).run();
+            stuck += usize::from(problem.links(&improved) > naive);
+            assert_eq!(problem.links(&best(&problem, &near, vec![start])), naive);
+        }
+        assert!(stuck > 0, "no start that would show the difference");
+    }
+}

@@ -1,0 +1,28 @@
+//! What a site sets: gpubind.toml, plugstack.conf's arguments, and how they combine.
+//!
+//! | file | what |
+//! |---|---|
+//! | `keys.rs` | the one table of keys: names, values, defaults, meaning |
+//! | `layer.rs` | the values of one source, each with the place that it comes from |
+//! | `file.rs` | gpubind.toml's text as layers |
+//! | `load.rs` | the file itself: whether root may believe it |
+//! | `effective.rs` | what holds, after all layers; typed for the plugin |
+//!
+//! The request's own grammar is in [`super::request`]; what a value does to a
+//! task is in [`crate::bind`].
+
+mod effective;
+mod file;
+mod keys;
+mod layer;
+mod load;
+mod plugstack_args;
+mod settings;
+
+pub use effective::{BindDefault, DeviceName, Effective, Site, Value};
+pub use file::{JobInfo, SiteFile, SiteFileError, SiteFileProblem};
+pub use keys::{KEYS, Key, Scope, TomlForm, ValueKind};
+pub use layer::{Layer, Origin, Setting};
+pub use load::{LoadError, SITE_FILE, load};
+pub use plugstack_args::{PlugstackArgs, PlugstackError};
+pub use settings::Settings;

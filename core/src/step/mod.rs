@@ -1,0 +1,22 @@
+//! What Slurm gave this step on this node: devices, CPU sets, tasks, ranks.
+//!
+//! These are the inputs of the plan that depend on a job; they are read from the
+//! step's environment and from what the task can reach. What the machine has is
+//! in [`crate::node`]; who gets what is in [`crate::plan`].
+
+mod affinity;
+mod allocation;
+mod cpu_bind;
+mod rank_info;
+mod ranks;
+mod reach;
+
+pub use affinity::Affinity;
+pub use allocation::{Allocation, Entry, GpuLists, names};
+pub use cpu_bind::{CpuBindError, listed_cpus, task_cpus};
+pub use gpubind_shim_core::{LAUNCHERS, Launcher};
+pub use rank_info::{
+    RankInfo, RankSource, WORKER, is_worker, rank_info, step_gpu_count, task, task_ranks,
+};
+pub use ranks::{Ranks, master_port};
+pub use reach::{Reach, own_cpus, reach};

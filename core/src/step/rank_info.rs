@@ -1,0 +1,294 @@
+//! Where a process stands among those that share its devices, as its own
+//! environment tells: a launcher's worker, a task of Slurm's, or alone.
+
+use crate::variables;
+use std::fmt;
+
+use super::{Ranks, master_port, names};
+use gpubind_shim_core::{LAUNCHERS, Launcher};
+
+/// Who has numbered a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RankSource {
+    /// A launcher such as torchrun or mpirun.
+    Launcher(&'static Launcher),
+    /// Slurm: the process is a task of a step, or below one without a launcher between.
+    Slurm,
+    /// Nobody.
+    Alone,
+}
+
+impl fmt::Display for RankSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            RankSource::Launcher(launcher) => launcher.name,
+            RankSource::Slurm => "Slurm",
+            RankSource::Alone => "alone",
+        })
+    }
+}
+
+/// A process's numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RankInfo {
+    /// Its number among the processes on this node, from 0.
+    pub local_rank: usize,
+    /// How many there are on this node, where that is told.
+    pub local_size: Option<usize>,
+    /// Its number among all processes, where that is told.
+    pub rank: Option<u32>,
+    /// Where these were read.
+    pub source: RankSource,
+}
+
+impl RankInfo {
+    /// Whether anybody has numbered the process.
+    pub fn is_numbered(&self) -> bool {
+        self.source != RankSource::Alone
+    }
+}
+
+type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Tells a process, and all below it, that it is a launcher's worker and has its
+/// device: nothing is left to do there, and its number is in [`variables::BOUND_LOCAL_RANK`]
+/// whatever LOCAL_RANK says. `gpubind exec` and the worker shim set it.
+pub const WORKER: (&str, &str) = (variables::WORKERS, "done");
+
+/// Whether the process is, or is below, a worker that gpubind has bound.
+pub fn is_worker(env: Env) -> bool {
+    env(WORKER.0).as_deref() == Some(WORKER.1)
+}
+
+/// Reads where the process stands: by the first launcher's variable that is set, else
+/// by Slurm's, else it is alone.
+pub fn rank_info(env: Env) -> RankInfo {
+    let launched = LAUNCHERS.iter().find_map(|launcher| launched(launcher, env));
+    launched.or_else(|| task(env)).unwrap_or(RankInfo {
+        local_rank: 0,
+        local_size: Some(1),
+        rank: None,
+        source: RankSource::Alone,
+    })
+}
+
+/// Where the process stands by Slurm's own variables; `None` outside a step's tasks.
+///
+/// A batch script has SLURM_LOCALID too, but only srun sets
+/// SLURM_STEP_TASKS_PER_NODE (src/common/env.c, env_array_for_step).
+pub fn task(env: Env) -> Option<RankInfo> {
+    let local_rank = number(env, variables::LOCAL_ID)?;
+    let counts = env(variables::STEP_TASKS_PER_NODE)?;
+    let node = number(env, variables::NODE_ID).unwrap_or(0);
+    Some(RankInfo {
+        local_rank,
+        // A list that does not fit is none.
+        local_size: tasks_on(&counts, node).filter(|size| *size > local_rank),
+        rank: number(env, variables::PROC_ID),
+        source: RankSource::Slurm,
+    })
+}
+
+/// How many devices the step has on this node, as Slurm tells its tasks.
+///
+/// Where Slurm has bound a task, that task's SLURM_STEP_GPUS holds its own devices only;
+/// SLURM_GPUS_ON_NODE still counts the step's, in all releases from 22.05 on.
+pub fn step_gpu_count(env: Env) -> Option<usize> {
+    let on_node = number(env, variables::GPUS_ON_NODE);
+    let listed = env(variables::STEP_GPUS).map(|list| names(&list).count());
+    on_node.max(listed).filter(|count| *count > 0)
+}
+
+/// What a program that reads RANK and the like should find in a task of Slurm's, by
+/// the task's own variables; `None` outside a step's tasks.
+pub fn task_ranks(env: Env) -> Option<Ranks> {
+    let task = task(env)?;
+    let hosts = env(variables::STEP_NODE_LIST).or_else(|| env(variables::NODE_LIST));
+    let job = number(env, variables::JOB_ID).unwrap_or(0);
+    let step = number(env, variables::STEP_ID).unwrap_or(0);
+    Some(Ranks {
+        rank: task.rank?,
+        world_size: number(env, variables::STEP_NUM_TASKS)?,
+        local_world_size: u32::try_from(task.local_size?).ok()?,
+        node_rank: number(env, variables::NODE_ID)?,
+        master_addr: hosts.as_deref().and_then(Ranks::first_host),
+        master_port: master_port(job, step),
+    })
+}
+
+fn launched(launcher: &'static Launcher, env: Env) -> Option<RankInfo> {
+    let local_rank = number(env, launcher.local_rank)?;
+    let bound = number(env, variables::BOUND_LOCAL_RANK).filter(|_| is_worker(env));
+    let local_rank = bound.unwrap_or(local_rank);
+    if launcher.local_rank == variables::LOCAL_RANK && is_gpubinds(env) {
+        return None;
+    }
+    let local_size = launcher.local_size.and_then(|name| number(env, name));
+    Some(RankInfo {
+        local_rank,
+        local_size: local_size.filter(|size| *size > local_rank),
+        rank: launcher.rank.and_then(|name| number(env, name)),
+        source: RankSource::Launcher(launcher),
+    })
+}
+
+/// Whether LOCAL_RANK is what gpubind has exported to a task, and not what a
+/// launcher below that task has written over it: then the other numbers differ too,
+/// or all of them mean the same.
+fn is_gpubinds(env: Env) -> bool {
+    let ours = env(variables::RANK_VARIABLES_SET).unwrap_or_default();
+    let same = |name: &str, slurms: &str| {
+        !ours.split(',').any(|our| our == name) || env(name) == env(slurms)
+    };
+    ours.split(',').any(|our| our == variables::LOCAL_RANK)
+        && same(variables::RANK, variables::PROC_ID)
+        && same(variables::WORLD_SIZE, variables::STEP_NUM_TASKS)
+}
+
+fn number<N: std::str::FromStr>(env: Env, name: &str) -> Option<N> {
+    env(name)?.trim().parse().ok()
+}
+
+/// The number of tasks on a node of a step, from a list such as `4(x2),3`: 4 tasks on
+/// each of the first two nodes, 3 on the third.
+fn tasks_on(list: &str, node: usize) -> Option<usize> {
+    let mut before = 0_usize;
+    for part in list.split(',') {
+        let (tasks, nodes) = match part.trim().split_once("(x") {
+            Some((tasks, nodes)) => (tasks, nodes.strip_suffix(')')?.parse().ok()?),
+            None => (part.trim(), 1),
+        };
+        before = before.checked_add(nodes)?;
+        if node < before {
+            return tasks.parse().ok();
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(variables: &[(&str, &str)]) -> RankInfo {
+        rank_info(&|name| {
+            let found = variables.iter().find(|(set, _)| *set == name);
+            found.map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    /// Local rank, local size, rank, and by whom.
+    fn told(variables: &[(&str, &str)]) -> (usize, Option<usize>, Option<u32>, String) {
+        let rank_info = of(variables);
+        (rank_info.local_rank, rank_info.local_size, rank_info.rank, rank_info.source.to_string())
+    }
+
+    const TASK: [(&str, &str); 5] = [
+        ("SLURM_LOCALID", "1"),
+        ("SLURM_PROCID", "9"),
+        ("SLURM_NODEID", "2"),
+        ("SLURM_STEP_TASKS_PER_NODE", "4(x2),3,2(x4)"),
+        ("SLURM_STEP_NUM_TASKS", "19"),
+    ];
+
+    #[test]
+    fn a_launcher_counts_before_slurm_and_nobody_is_alone() {
+        assert_eq!(told(&[]), (0, Some(1), None, "alone".into()));
+        assert_eq!(told(&TASK), (1, Some(3), Some(9), "Slurm".into()));
+        for launcher in &LAUNCHERS {
+            let mut variables = vec![(launcher.local_rank, "3")];
+            variables.extend(launcher.local_size.map(|name| (name, "4")));
+            variables.extend(launcher.rank.map(|name| (name, "7")));
+            let size = launcher.local_size.map(|_| 4);
+            let expected = (3, size, launcher.rank.map(|_| 7), launcher.name.to_owned());
+            assert_eq!(told(&[&variables[..], &TASK].concat()), expected);
+        }
+        let both = [("OMPI_COMM_WORLD_LOCAL_RANK", "1"), ("LOCAL_RANK", "2")];
+        assert_eq!(told(&both), (2, None, None, "torchrun".into()));
+    }
+
+    #[test]
+    fn what_is_no_number_or_contradicts_itself_is_not_believed() {
+        assert_eq!(of(&[("LOCAL_RANK", ""), ("PMI_LOCAL_RANK", "1")]).local_rank, 1);
+        assert_eq!(of(&[("LOCAL_RANK", "-1")]).source, RankSource::Alone);
+        let odd = [("LOCAL_RANK", "4"), ("LOCAL_WORLD_SIZE", "4")];
+        assert_eq!(of(&odd).local_size, None);
+    }
+
+    #[test]
+    fn a_bound_worker_has_the_number_by_which_it_was_bound() {
+        let worker = [("LOCAL_RANK", "0"), ("RANK", "6"), (variables::BOUND_LOCAL_RANK, "2")];
+        assert_eq!(of(&worker).local_rank, 0, "its task's number");
+        assert_eq!(of(&[&worker[..], &[WORKER]].concat()).local_rank, 2);
+    }
+
+    #[test]
+    fn a_batch_script_is_alone() {
+        let batch = [("SLURM_LOCALID", "0"), ("SLURM_PROCID", "0"), ("SLURM_TASKS_PER_NODE", "8")];
+        assert_eq!(of(&batch).source, RankSource::Alone);
+    }
+
+    #[test]
+    fn what_gpubind_has_exported_is_no_launchers() {
+        let task = |rank, world, local| {
+            let ours = [
+                ("RANK", rank),
+                ("WORLD_SIZE", world),
+                ("LOCAL_RANK", local),
+                (variables::RANK_VARIABLES_SET, "RANK,WORLD_SIZE,LOCAL_RANK"),
+            ];
+            told(&[&ours[..], &TASK].concat())
+        };
+        assert_eq!(task("9", "19", "0"), (1, Some(3), Some(9), "Slurm".into()));
+        let below = (5, None, Some(5), "torchrun".into());
+        assert_eq!(task("5", "8", "5"), below, "one torchrun below each task");
+    }
+
+    #[test]
+    fn the_step_s_devices_are_counted_where_slurm_has_bound_the_task_too() {
+        for (on_node, listed, count) in [
+            (Some("8"), Some("0,1"), Some(8)),
+            (Some("8"), None, Some(8)),
+            (None, Some("4,5,6"), Some(3)),
+            (None, Some(""), None),
+            (None, None, None),
+        ] {
+            let env = |name: &str| match name {
+                "SLURM_GPUS_ON_NODE" => on_node.map(str::to_owned),
+                "SLURM_STEP_GPUS" => listed.map(str::to_owned),
+                _ => None,
+            };
+            assert_eq!(step_gpu_count(&env), count);
+        }
+    }
+
+    #[test]
+    fn the_compact_list_is_read_by_node() {
+        let counts: Vec<_> = (0..8).map(|node| tasks_on("4(x2),3,2(x4)", node)).collect();
+        let expected = [4, 4, 3, 2, 2, 2, 2].map(Some);
+        assert_eq!(counts[..7], expected);
+        assert_eq!(counts[7], None);
+        for wrong in ["", "x", "4(x2", "4(xx)", "(x2)", "4(x99999999999999999999)"] {
+            assert_eq!(tasks_on(wrong, 0), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_task_without_the_plugin_finds_its_ranks() {
+        let variables = [&TASK[..], &[("SLURM_STEP_NODELIST", "n[3-9]")]].concat();
+        let ranks = task_ranks(&|name| {
+            let found = variables.iter().find(|(set, _)| *set == name);
+            found.map(|(_, value)| (*value).to_owned())
+        });
+        let expected = Ranks {
+            rank: 9,
+            world_size: 19,
+            local_world_size: 3,
+            node_rank: 2,
+            master_addr: Some("n3".into()),
+            master_port: master_port(0, 0),
+        };
+        assert_eq!(ranks, Some(expected));
+        assert_eq!(task_ranks(&|_| None), None);
+    }
+}

@@ -1,0 +1,13 @@
+//! What the plugin and the worker shim share: the names of variables, the table of
+//! launchers, and the record by which the plugin tells the shim of a task.
+//!
+//! The shim is loaded into programs of all kinds, so this crate uses `core` only,
+//! allocates nothing and has nothing that could panic: no indexing, no unchecked
+//! slices. Everything here is pure.
+#![no_std]
+
+mod launcher;
+pub mod record;
+pub mod variables;
+
+pub use launcher::{LAUNCHERS, Launcher};

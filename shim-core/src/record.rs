@@ -1,0 +1,262 @@
+//! What the worker shim is told, and what it makes of a process that it is loaded into.
+//!
+//! A task that keeps several devices carries a [`Record`] in a variable; the shim
+//! (worker/src) reads it in every process below. The shim compiles this very file,
+//! so it uses `core` only, allocates nothing and has nothing that could panic: no
+//! indexing, no unchecked slices. Everything here is pure.
+
+use crate::variables;
+use crate::{LAUNCHERS, Launcher};
+
+/// What the variable holds in a worker that has its device, and in all below it.
+pub const DONE: &[u8] = b"done";
+
+/// The shim's file, whatever folder it is in.
+pub const LIBRARY: &str = "libgpubind_worker.so";
+
+/// Lists with an entry for each device, in the order of CUDA's.
+const LISTS: [&str; 8] = [
+    variables::GPU_DEVICE_ORDINAL,
+    variables::ROCR_VISIBLE_DEVICES,
+    variables::ZE_AFFINITY_MASK,
+    variables::GPU_UUID,
+    variables::GPU_PCI,
+    variables::GPU_INDEX,
+    variables::NUMA_NODE,
+    variables::ASSIGNED_LIST,
+];
+
+/// Programs that run others in another root, where the shim is not; there the
+/// dynamic linker would complain about it once per process. Names are compared as
+/// they were called.
+const CONTAINER_LAUNCHERS: [&str; 8] =
+    ["apptainer", "singularity", "ch-run", "shifter", "sarus", "bwrap", "proot", "chroot"];
+
+/// First word of a record. A plugin and a shim of different versions may meet while
+/// gpubind is upgraded; another word means: do nothing.
+const FORMAT: &[u8] = b"1";
+
+/// One number for each of [`LAUNCHERS`], 0 where its local rank is not set.
+pub type Fingerprints = [u64; LAUNCHERS.len()];
+
+/// What the plugin tells the shim of an armed task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// The task's own process, which is no worker whatever its environment says.
+    pub process: u32,
+    /// Whether variables::LOCAL_RANK becomes 0 in a worker.
+    pub virtual_rank: bool,
+    /// CUDA_VISIBLE_DEVICES as the plugin set it.
+    pub visible: &'a [u8],
+    /// The launchers' variables that the task has itself: below it they say nothing.
+    pub fingerprints: Fingerprints,
+}
+
+impl<'a> Record<'a> {
+    /// Reads the variable; `None` where there is nothing to do.
+    pub fn read(text: &'a [u8]) -> Option<Record<'a>> {
+        let mut fields = text.split(|byte| *byte == b';');
+        if fields.next()? != FORMAT {
+            return None;
+        }
+        let process = u32::try_from(number(fields.next()?)?).ok()?;
+        let virtual_rank = fields.next()? == b"virtual";
+        let visible = fields.next()?;
+        let mut fingerprints = Fingerprints::default();
+        for (print, text) in fingerprints.iter_mut().zip(entries(fields.next()?)) {
+            *print = number(text)?;
+        }
+        Some(Record { process, virtual_rank, visible, fingerprints })
+    }
+
+    /// Writes the variable's value piece by piece.
+    pub fn write(&self, put: &mut dyn FnMut(&[u8])) {
+        put(FORMAT);
+        put(b";");
+        decimal(self.process.into(), put);
+        put(if self.virtual_rank { b";virtual;" } else { b";keep;" });
+        put(self.visible);
+        let mut separator: &[u8] = b";";
+        for print in self.fingerprints {
+            put(separator);
+            decimal(print, put);
+            separator = b",";
+        }
+    }
+}
+
+/// What a process is to the shim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProcessKind<'e> {
+    /// It stays as it is.
+    Unaffected,
+    /// It runs others in another root: the shim must not go with them.
+    ContainerLauncher,
+    /// The task's own process: only now is its environment final. The record is
+    /// written with these instead.
+    Task(Fingerprints),
+    /// It gets one device.
+    Worker {
+        /// Its local rank, as its launcher wrote it.
+        local_rank: &'e [u8],
+        /// Which device, counted from 0.
+        position: usize,
+        /// How many devices there are.
+        devices: usize,
+    },
+}
+
+/// Tells what a process is: from its number, the name it was called, and its
+/// environment.
+pub fn classify<'e>(
+    record: &Record,
+    process: u32,
+    program: &[u8],
+    get: impl Fn(&str) -> Option<&'e [u8]>,
+) -> ProcessKind<'e> {
+    if CONTAINER_LAUNCHERS.iter().any(|name| name.as_bytes() == program) {
+        return ProcessKind::ContainerLauncher;
+    }
+    // torchrun --virtual-local-rank, a script: whoever changed it knows better.
+    if get(variables::CUDA_VISIBLE_DEVICES) != Some(record.visible) {
+        return ProcessKind::Unaffected;
+    }
+    let now = fingerprints(&get);
+    if process == record.process {
+        return if now == record.fingerprints {
+            ProcessKind::Unaffected
+        } else {
+            ProcessKind::Task(now)
+        };
+    }
+    let devices = entries(record.visible).count();
+    let worker = || {
+        let local_rank = get(launcher(&record.fingerprints, &now, &get)?.local_rank)?;
+        // As a remainder it fits.
+        let position = number(local_rank)?.checked_rem(devices.try_into().ok()?)?;
+        Some(ProcessKind::Worker { local_rank, position: position.try_into().ok()?, devices })
+    };
+    if devices < 2 { ProcessKind::Unaffected } else { worker().unwrap_or(ProcessKind::Unaffected) }
+}
+
+/// The launcher that has numbered the process since the task began.
+fn launcher<'e>(
+    before: &Fingerprints,
+    now: &Fingerprints,
+    get: &impl Fn(&str) -> Option<&'e [u8]>,
+) -> Option<&'static Launcher> {
+    let mut launchers = LAUNCHERS.iter().zip(before.iter().zip(now));
+    let (launcher, _) = launchers.find(|(_, (before, now))| **now != 0 && now != before)?;
+    // MPI's process managers also start one torchrun on each node, which needs all
+    // devices; a program alone on its node may have them, as it may under srun.
+    let alone = launcher.local_size.and_then(get) == Some(b"1");
+    (!alone || launcher.local_rank == variables::LOCAL_RANK).then_some(launcher)
+}
+
+/// What becomes of a worker's variables: those with a value change, all are there.
+pub fn changes<'e>(
+    record: &Record<'e>,
+    (local_rank, position, devices): (&'e [u8], usize, usize),
+    get: impl Fn(&str) -> Option<&'e [u8]>,
+) -> [(&'static str, Option<&'e [u8]>); 4 + LISTS.len()] {
+    let zero: &[u8] = b"0";
+    let there = |name, value| get(name).map(|_| value);
+    let own = |list| entry(list, position, devices);
+    let first = [
+        (variables::WORKERS, Some(DONE)),
+        (variables::CUDA_VISIBLE_DEVICES, own(record.visible)),
+        (variables::BOUND_LOCAL_RANK, there(variables::BOUND_LOCAL_RANK, local_rank)),
+        (variables::LOCAL_RANK, there(variables::LOCAL_RANK, zero).filter(|_| record.virtual_rank)),
+    ];
+    // A list of another length is not the plugin's.
+    let lists = LISTS.iter().map(|name| (*name, get(name).and_then(own)));
+    let mut changes = [("", None); 4 + LISTS.len()];
+    for (change, value) in changes.iter_mut().zip(first.into_iter().chain(lists)) {
+        *change = value;
+    }
+    changes
+}
+
+/// Fingerprints of the launchers' variables in an environment.
+pub fn fingerprints<V: AsRef<[u8]>>(get: impl Fn(&str) -> Option<V>) -> Fingerprints {
+    let mut fingerprints = Fingerprints::default();
+    for (print, launcher) in fingerprints.iter_mut().zip(&LAUNCHERS) {
+        *print = fingerprint(launcher, &get);
+    }
+    fingerprints
+}
+
+/// What changes when a launcher numbers a process that has inherited a number. Not
+/// RANK: a script may well set that before it starts torchrun.
+fn fingerprint<V: AsRef<[u8]>>(launcher: &Launcher, get: impl Fn(&str) -> Option<V>) -> u64 {
+    if get(launcher.local_rank).is_none() {
+        return 0;
+    }
+    // FNV-1a, 64 bits.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut add = |byte| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    for name in
+        [Some(launcher.local_rank), launcher.local_size, Some(variables::TORCHELASTIC_RUN_ID)]
+    {
+        if let Some(value) = name.and_then(&get) {
+            value.as_ref().iter().for_each(|byte| add(*byte));
+            add(b'=');
+        }
+        // No value holds this.
+        add(0);
+    }
+    hash.max(1)
+}
+
+/// LD_PRELOAD without the shim, in two pieces that belong together; `None` where
+/// the shim is not in it. The dynamic linker parts entries at `:` and spaces.
+pub fn without_shim(preload: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut start = 0_usize;
+    for file in preload.split(|byte| matches!(byte, b':' | b' ')) {
+        if file.rsplit(|byte| *byte == b'/').next() == Some(LIBRARY.as_bytes()) {
+            let (before, rest) = preload.split_at_checked(start)?;
+            let (_, after) = rest.split_at_checked(file.len())?;
+            // One separator goes with it.
+            return Some(match (after.split_first(), before.split_last()) {
+                (Some((_, after)), _) => (before, after),
+                (None, Some((_, before))) => (before, after),
+                (None, None) => (before, after),
+            });
+        }
+        start = start.saturating_add(file.len()).saturating_add(1);
+    }
+    None
+}
+
+fn entries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|byte| *byte == b',')
+}
+
+fn entry(list: &[u8], position: usize, devices: usize) -> Option<&[u8]> {
+    if entries(list).count() == devices { entries(list).nth(position) } else { None }
+}
+
+/// Reads decimal digits and nothing else.
+fn number(text: &[u8]) -> Option<u64> {
+    let mut number = 0_u64;
+    for byte in text {
+        let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        number = number.checked_mul(10)?.checked_add(digit.into())?;
+    }
+    if text.is_empty() { None } else { Some(number) }
+}
+
+fn decimal(mut number: u64, put: &mut dyn FnMut(&[u8])) {
+    let mut digits = [0_u8; 20];
+    let mut first = digits.len();
+    for digit in digits.iter_mut().rev() {
+        // A digit is less than 10.
+        *digit = b'0'.wrapping_add((number % 10) as u8);
+        number /= 10;
+        first = first.wrapping_sub(1);
+        if number == 0 {
+            break;
+        }
+    }
+    put(digits.get(first..).unwrap_or_default());
+}
