@@ -1,0 +1,1 @@
+//! Opening files that only root can have written.
