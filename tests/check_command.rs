@@ -329,14 +329,18 @@ fn the_plugins_file_must_be_roots_and_loadable() {
     let Some(host) = well() else { return };
     let file = host.path("lib/spank_gpubind.so");
     fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
-    host.finds("broken", "plugin-file", &["spank_gpubind.so is writable by others (mode 0666)"]);
+    host.finds(
+        "broken",
+        "plugin-file",
+        &["spank_gpubind.so is writable by others than its owner (mode 0666)"],
+    );
     fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
     chown(&file, Some(1), None).unwrap();
     host.finds("broken", "plugin-file", &["belongs to user 1, not to user 0"]);
     fs::remove_file(&file).unwrap();
     host.finds("broken", "plugin-file", &["is in none of Slurm's plugin folders"]);
     host.change("etc/plugstack.conf", "spank_gpubind.so", "/nonexistent/spank_gpubind.so");
-    host.finds("broken", "plugin-file", &["/nonexistent/spank_gpubind.so cannot be looked at"]);
+    host.finds("broken", "plugin-file", &["not safe: there is no /nonexistent/spank_gpubind.so"]);
 }
 
 #[test]
@@ -376,13 +380,17 @@ fn the_program_must_be_one_that_root_runs_and_of_this_version() {
     let other = host.path("bin/other");
     let line = host.line("optional", "").replace(PROGRAM, other.to_str().unwrap());
     host.write("etc/plugstack.conf", &line);
-    host.finds("broken", "program", &["bin/other: it cannot be looked at", "program=PATH"]);
+    host.finds(
+        "broken",
+        "program",
+        &["will not run it: there is no ", "bin/other", "program=PATH"],
+    );
     host.program("other", "echo gpubind 0.0.1");
     host.finds("warning", "program", &["bin/other is gpubind 0.0.1; this is 0."]);
     host.program("other", "exit 3");
     host.finds("broken", "program", &["does not run", "failed with exit code 3"]);
     fs::set_permissions(&other, Permissions::from_mode(0o777)).unwrap();
-    host.finds("broken", "program", &["is writable by others (mode 0777)"]);
+    host.finds("broken", "program", &["is writable by others than its owner (mode 0777)"]);
 }
 
 #[test]
@@ -392,7 +400,11 @@ fn the_worker_shim_must_load_without_a_word() {
     host.finds("broken", "worker-shim", &["worker.so complains: ", "cannot be preloaded"]);
     let shim = host.path("lib/worker.so");
     fs::set_permissions(&shim, Permissions::from_mode(0o777)).unwrap();
-    host.finds("broken", "worker-shim", &["is writable by others (mode 0777)", "every user"]);
+    host.finds(
+        "broken",
+        "worker-shim",
+        &["is writable by others than its owner (mode 0777)", "every user"],
+    );
     fs::remove_file(&shim).unwrap();
     host.finds("warning", "worker-shim", &["there is no ", "worker=PATH"]);
     host.write("etc/gpubind.toml", "workers = \"off\"\n");
@@ -483,7 +495,7 @@ fn mig_instances_need_autodetect() {
 #[test]
 fn a_snapshot_that_is_not_believed_says_why() {
     let Some(host) = Host::new() else { return };
-    host.finds("warning", "snapshot", &["there is no snapshot", "gpubind snapshot --save"]);
+    host.finds("warning", "snapshot", &["there is no ", "gpubind snapshot --save"]);
     let file = host.snapshot();
     fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
     host.finds("warning", "snapshot", &["is writable by others than its owner (mode 0666)"]);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use gpubind_core::child::{ProbeError};
+use gpubind_core::child::ProbeError;
 use gpubind_core::node::snapshot::Snapshot;
 use nvml_support::Fake;
 
@@ -139,7 +139,7 @@ fn a_stale_one_is_read_again_and_not_shown() {
     }
     let host = Host::new("two-cpu", "");
     let error = host.fails(&["--show"]);
-    assert!(error.starts_with("gpubind: there is no snapshot "), "{error}");
+    assert!(error.starts_with("gpubind: there is no "), "{error}");
     assert!(error.ends_with("`gpubind snapshot --save` takes a new one\n"), "{error}");
     host.ok(&["--save"]);
     let boot_id = host.fake.path().join("proc/sys/kernel/random/boot_id");

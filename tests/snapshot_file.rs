@@ -13,6 +13,7 @@ use gpubind_core::node::snapshot::{
 use gpubind_core::node::{
     Gpu, IdSet, Link, MigInstance, Nic, Node, NodeError, NumaNode, Probed, Roots, UnusableGpu,
 };
+use gpubind_core::trusted::TrustError;
 
 /// A machine's file tree with one MIG GPU, and a snapshot's place in it.
 struct Tree {
@@ -123,10 +124,10 @@ fn what_was_saved_is_loaded() {
 #[test]
 fn nothing_there_is_said() {
     let Some(tree) = Tree::new() else { return };
-    assert!(matches!(tree.load(), Err(SnapshotError::Missing(_))));
+    assert!(matches!(tree.load(), Err(SnapshotError::Trust(TrustError::Missing(_)))));
     tree.save();
     fs::remove_file(tree.path()).unwrap();
-    assert!(matches!(tree.load(), Err(SnapshotError::Missing(_))));
+    assert!(matches!(tree.load(), Err(SnapshotError::Trust(TrustError::Missing(_)))));
 }
 
 #[test]
@@ -135,11 +136,17 @@ fn a_file_of_another_user_is_refused() {
     tree.save();
     chown(tree.path(), Some(1000), None).unwrap();
     let error = tree.load().unwrap_err();
-    assert!(matches!(error, SnapshotError::Owner { found: 1000, expected: 0, .. }), "{error}");
+    assert!(
+        matches!(error, SnapshotError::Trust(TrustError::Owner { found: 1000, expected: 0, .. })),
+        "{error}"
+    );
     chown(tree.path(), Some(0), None).unwrap();
     chown(tree.roots.run(), Some(1000), None).unwrap();
     let error = tree.load().unwrap_err();
-    assert!(matches!(error, SnapshotError::Owner { found: 1000, .. }), "{error}");
+    assert!(
+        matches!(error, SnapshotError::Trust(TrustError::Owner { found: 1000, .. })),
+        "{error}"
+    );
 }
 
 #[test]
@@ -150,7 +157,10 @@ fn a_file_or_folder_that_others_can_write_is_refused() {
         for bad in [good | 0o020, good | 0o002, 0o1777] {
             fs::set_permissions(&path, Permissions::from_mode(bad)).unwrap();
             let error = tree.load().unwrap_err();
-            assert!(matches!(error, SnapshotError::Writable { .. }), "{bad:o}: {error}");
+            assert!(
+                matches!(error, SnapshotError::Trust(TrustError::Writable { .. })),
+                "{bad:o}: {error}"
+            );
             assert!(error.to_string().contains(&format!("{bad:04o}")), "{error}");
         }
         fs::set_permissions(&path, Permissions::from_mode(good)).unwrap();
@@ -165,7 +175,7 @@ fn links_and_special_files_are_refused() {
     let real = tree.folder.path().join("real");
     fs::rename(tree.path(), &real).unwrap();
     symlink(&real, tree.path()).unwrap();
-    assert!(matches!(tree.load(), Err(SnapshotError::Symlink(_))));
+    assert!(matches!(tree.load(), Err(SnapshotError::Trust(TrustError::Symlink(_)))));
     fs::remove_file(tree.path()).unwrap();
 
     rustix::fs::mknodat(
@@ -176,18 +186,24 @@ fn links_and_special_files_are_refused() {
         0,
     )
     .unwrap();
-    assert!(matches!(tree.load(), Err(SnapshotError::NotAFile(_))), "and it did not block");
+    assert!(
+        matches!(tree.load(), Err(SnapshotError::Trust(TrustError::NotAFile(_)))),
+        "and it did not block"
+    );
     fs::remove_file(tree.path()).unwrap();
 
     fs::create_dir(tree.path()).unwrap();
-    assert!(matches!(tree.load(), Err(SnapshotError::NotAFile(_))));
+    assert!(matches!(tree.load(), Err(SnapshotError::Trust(TrustError::NotAFile(_)))));
     fs::remove_dir(tree.path()).unwrap();
 
     fs::rename(&real, tree.path()).unwrap();
     let moved = tree.folder.path().join("moved");
     fs::rename(tree.roots.run(), &moved).unwrap();
     symlink(&moved, tree.roots.run()).unwrap();
-    assert!(matches!(tree.load(), Err(SnapshotError::Symlink(_))), "the folder too");
+    assert!(
+        matches!(tree.load(), Err(SnapshotError::Trust(TrustError::Symlink(_)))),
+        "the folder too"
+    );
 }
 
 #[test]
@@ -198,7 +214,7 @@ fn a_huge_file_is_refused_unread() {
     file.set_len(MAX_SIZE as u64).unwrap();
     assert!(matches!(tree.load(), Err(SnapshotError::Json(_))), "at the limit it is read");
     file.set_len(1 << 40).unwrap();
-    assert!(matches!(tree.load(), Err(SnapshotError::TooLarge)));
+    assert!(matches!(tree.load(), Err(SnapshotError::Trust(TrustError::TooLarge { .. }))));
 }
 
 #[test]
@@ -355,7 +371,7 @@ fn it_is_not_written_into_a_folder_that_others_can_write() {
     fs::set_permissions(tree.roots.run(), Permissions::from_mode(0o1777)).unwrap();
     let snapshot = Snapshot::new(node(), Fingerprint::take(&tree.roots), tree.now);
     let error = snapshot.save(&tree.path()).unwrap_err();
-    assert!(matches!(error, SaveError::Untrusted(SnapshotError::Writable { .. })), "{error}");
+    assert!(matches!(error, SaveError::Untrusted(TrustError::Writable { .. })), "{error}");
     assert!(!tree.path().exists());
 }
 

@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -169,14 +169,21 @@ fn only_a_file_that_root_alone_can_write_is_run() {
     };
     let path = script.path();
     fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
-    refused(&path, "writable by others (mode 0777)");
+    refused(&path, "writable by others than its owner (mode 0777)");
     fs::set_permissions(&path, Permissions::from_mode(0o775)).unwrap();
-    refused(&path, "writable by others (mode 0775)");
+    refused(&path, "writable by others than its owner (mode 0775)");
     fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
     chown(&path, Some(1234), None).unwrap();
     refused(&path, "belongs to user 1234");
     refused(script.folder.path(), "not a regular file");
-    refused(&script.folder.path().join("nothing"), "cannot be looked at");
+    refused(&script.folder.path().join("nothing"), "there is no ");
+    // A link is asked about the file that it names.
+    let link = script.folder.path().join("link");
+    symlink(&path, &link).unwrap();
+    refused(&link, "belongs to user 1234");
+    chown(&path, Some(0), None).unwrap();
+    gpubind_core::child::run(&link, &[proof.clone().into_os_string()], LONG).unwrap();
+    assert!(proof.exists());
 }
 
 #[test]

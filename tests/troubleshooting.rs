@@ -15,15 +15,15 @@ const MARKS: [&str; 7] =
 /// Files whose other texts are shown as well, by way of a value: what `report --check`
 /// finds, why NVML fails, and notes for slurmd's debug log.
 const ALL_TEXTS: [&str; 3] =
-    ["src/cli/report/check.rs", "src/step/allocation.rs", "src/node/nvml/mod.rs"];
+    ["src/cli/report/check.rs", "core/src/step/allocation.rs", "src/nvml/mod.rs"];
 
 /// Files with many similar messages, and what the one row says that stands for all.
 const GROUPS: [(&str, &str); 7] = [
-    ("src/node/topo_text/error.rs", "line N, row GPU0: …"),
-    ("src/node/machine/", "FILE: line N: … (a machine file, .toml)"),
-    ("src/node/check.rs", "the snapshot contradicts itself: …"),
-    ("src/node/cpuset.rs", "… is not a CPU number or a range like 0-15"),
-    ("src/step/cpu_bind.rs", "SLURM_CPU_BIND_LIST: …; CPU sets are unknown"),
+    ("topo-text/src/error.rs", "FILE: line N, row GPU0: …, and the like"),
+    ("machine/src/", "FILE: line N: … (a machine file, .toml)"),
+    ("core/src/node/check.rs", "the snapshot contradicts itself: …"),
+    ("core/src/node/id_set.rs", "… is not a CPU number or a range like 0-15"),
+    ("core/src/step/cpu_bind.rs", "SLURM_CPU_BIND_LIST: …; CPU sets are unknown"),
     ("src/cli/plan/cpus.rs", "--cpus: …, --cpu-bind: …, --cpus-per-task: …"),
     ("src/cli/plan/devices.rs", "--devices: …"),
 ];
@@ -51,7 +51,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 
 fn messages() -> Vec<Message> {
     let mut files = Vec::new();
-    for folder in ["src", "spank/src", "worker/src"] {
+    for folder in ["src", "core/src", "machine/src", "topo-text/src", "spank/src", "worker/src"] {
         sources(&root().join(folder), &mut files);
     }
     files.sort();

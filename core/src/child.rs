@@ -5,12 +5,12 @@
 //! threads, so there are no threads, no signal handlers and no waiting for any
 //! child but this one.
 
+use crate::trusted::{ROOT, TrustError, trusted_program};
 use crate::variables;
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -43,13 +43,8 @@ const TAIL: usize = 4096;
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// The program is not one that root should run.
-    #[error("will not run {program}: it {why}; it must be a regular file that only root can write")]
-    Untrusted {
-        /// The program.
-        program: String,
-        /// What is wrong with it.
-        why: String,
-    },
+    #[error("will not run the program: {0}")]
+    Untrusted(#[from] TrustError),
     /// It could not be started.
     #[error("cannot start {program}: {error}")]
     Start {
@@ -109,15 +104,15 @@ fn left(reaped: bool) -> &'static str {
 /// [`ProbeError`]; no longer than the deadline and half a second later.
 pub fn run(program: &Path, args: &[OsString], deadline: Duration) -> Result<Vec<u8>, ProbeError> {
     let own = program == Path::new(SELF);
-    if !own {
-        let untrusted = |why| ProbeError::Untrusted { program: name(program), why };
-        trust(program, 0).map_err(untrusted)?;
-    }
+    let program = match own {
+        true => program.to_owned(),
+        false => trusted_program(program, ROOT)?,
+    };
     // In a container, the driver's libraries may be where only this tells; they would
     // be taken from there if NVML were read in this very process.
     let folders = env::var_os(variables::LD_LIBRARY_PATH).filter(|_| own);
     let env = folders.map(|folders| ("LD_LIBRARY_PATH", folders));
-    run_any(program, args, env.as_slice(), deadline).map(|output| output.stdout)
+    run_any(&program, args, env.as_slice(), deadline).map(|output| output.stdout)
 }
 
 /// Runs a program, whoever owns it, and gives back what it wrote. For commands
@@ -172,25 +167,6 @@ pub fn run_any(
 /// What a program is called in messages, and calls itself.
 fn name(program: &Path) -> String {
     if program == Path::new(SELF) { "gpubind".to_owned() } else { program.display().to_string() }
-}
-
-/// Whether only `owner` can have written the file; else what is wrong with it. Its
-/// folder is not asked: distributions have had a group-writable /usr/local/bin.
-///
-/// # Errors
-/// Words that follow the file's name.
-pub fn trust(program: &Path, owner: u32) -> Result<(), String> {
-    let found = program.metadata().map_err(|error| format!("cannot be looked at: {error}"))?;
-    if !found.is_file() {
-        return Err("is not a regular file".to_owned());
-    }
-    if found.uid() != owner {
-        return Err(format!("belongs to user {}, not to user {owner}", found.uid()));
-    }
-    if found.mode() & 0o022 != 0 {
-        return Err(format!("is writable by others (mode {:04o})", found.mode() & 0o7777));
-    }
-    Ok(())
 }
 
 /// What a child wrote.

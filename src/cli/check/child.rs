@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gpubind_core::child::Output;
+use gpubind_core::trusted::{ROOT, trusted_program};
 
 /// Slurm's commands wait for up to a minute where they find no configuration.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,8 +31,7 @@ pub fn run(
     deadline: Duration,
 ) -> Result<Output, String> {
     if rustix::process::geteuid().is_root() {
-        gpubind_core::child::trust(program, 0)
-            .map_err(|why| format!("root does not run {}: it {why}", program.display()))?;
+        trusted_program(program, ROOT).map_err(|why| format!("root does not run it: {why}"))?;
     }
     let args: Vec<OsString> = args.iter().map(OsString::from).collect();
     gpubind_core::child::run_any(program, &args, env, deadline).map_err(|error| error.to_string())

@@ -7,6 +7,7 @@ use super::facts::Facts;
 use super::message::{Finding, Message, messages};
 use gpubind_core::node::snapshot::{Snapshot, SnapshotError};
 use gpubind_core::node::{Gpu, Node, Probed, Roots, UnusableGpu};
+use gpubind_core::trusted::TrustError;
 
 messages! {
     NVML = Ok, "nvml", "{gpus}, driver {driver}, read in {seconds} s";
@@ -161,7 +162,9 @@ fn snapshot(facts: &Facts) -> Finding {
             let age = now.duration_since(taken).unwrap_or_default();
             SNAPSHOT.with(&[("file", &file.display()), ("age", &words(age))])
         }
-        Err(why @ SnapshotError::Missing(_)) => SNAPSHOT_MISSING.with(&[("why", &why)]),
+        Err(why @ SnapshotError::Trust(TrustError::Missing(_))) => {
+            SNAPSHOT_MISSING.with(&[("why", &why)])
+        }
         Err(why) => SNAPSHOT_STALE.with(&[("why", &why)]),
     }
 }

@@ -6,6 +6,7 @@ use super::child;
 use super::facts::Facts;
 use super::message::{Finding, messages};
 use crate::slurm::{PluginLine, PlugstackProblem, release_version};
+use gpubind_core::trusted::{ROOT, trusted_program};
 
 messages! {
     CONF = Ok, "slurm-conf", "read from {file}";
@@ -50,7 +51,7 @@ messages! {
     FILE_UNKNOWN = Note, "plugin-file", "not checked: {plugin} is looked for in Slurm's PluginDir, and {why}";
     FILE_MISSING = Broken, "plugin-file", "{plugin} is in none of Slurm's plugin folders: {folders}",
         "install spank_gpubind.so there, or write its whole path into {place}";
-    FILE_UNSAFE = Broken, "plugin-file", "{file} {why}",
+    FILE_UNSAFE = Broken, "plugin-file", "not safe: {why}",
         "install it anew as root's, mode 0755: what it holds runs as root in slurmd";
 
     LOADS = Ok, "plugin-loads", "`srun --help` offers --gpubind";
@@ -158,9 +159,9 @@ fn file(facts: &Facts, line: &PluginLine) -> Finding {
         Ok(file) => file,
         Err(finding) => return finding,
     };
-    match gpubind_core::child::trust(&file, 0) {
-        Ok(()) => FILE.with(&[("file", &file.display())]),
-        Err(why) => FILE_UNSAFE.with(&[("file", &file.display()), ("why", &why)]),
+    match trusted_program(&file, ROOT) {
+        Ok(_) => FILE.with(&[("file", &file.display())]),
+        Err(why) => FILE_UNSAFE.with(&[("why", &why)]),
     }
 }
 
@@ -207,8 +208,7 @@ fn loads(facts: &Facts, line: &PluginLine) -> Finding {
 /// Why the plugin cannot be loaded into srun, from the dynamic linker itself: from
 /// 25.11 on srun keeps that to itself for an `optional` plugin.
 fn linker_says(facts: &Facts, line: &PluginLine) -> Option<String> {
-    let file =
-        located(facts, line).ok().filter(|file| gpubind_core::child::trust(file, 0).is_ok())?;
+    let file = trusted_program(&located(facts, line).ok()?, ROOT).ok()?;
     let env = [("LD_PRELOAD", file.into_os_string())];
     match child::slurm("srun", &["--version"], facts.conf_file(), &env) {
         Ok(output) => {

@@ -7,11 +7,12 @@ use std::time::Duration;
 use super::child;
 use super::facts::Facts;
 use super::message::{Finding, messages};
+use gpubind_core::trusted::{ROOT, trusted_program};
 
 messages! {
     PROGRAM = Ok, "program", "{file} is root's, and of this version ({version})";
     PROGRAM_NONE = Note, "program", "not checked: no line of plugstack.conf loads the plugin";
-    PROGRAM_UNSAFE = Broken, "program", "the plugin does not run {file}: it {why}",
+    PROGRAM_UNSAFE = Broken, "program", "the plugin will not run it: {why}",
         "install gpubind there as root's, mode 0755, or name another place in plugstack.conf: program=PATH";
     PROGRAM_FAILS = Broken, "program", "{file} does not run: {why}",
         "install the gpubind that belongs to the plugin";
@@ -25,7 +26,7 @@ messages! {
     SHIM_FAILS = Broken, "worker-shim", "a program with LD_PRELOAD={file} complains: {why}",
         "install the libgpubind_worker.so of this machine's architecture, readable by everyone: every \
          program below a task would say that";
-    SHIM_UNSAFE = Broken, "worker-shim", "{file} {why}",
+    SHIM_UNSAFE = Broken, "worker-shim", "not safe: {why}",
         "install it anew as root's, mode 0755: it is loaded into programs of every user";
     SHIM_OFF = Ok, "worker-shim", "not used: the site has workers=off";
     SHIM_UNKNOWN = Note, "worker-shim", "not checked: {why}";
@@ -48,8 +49,8 @@ pub fn checks(facts: &Facts) -> Vec<Finding> {
 
 fn program(file: &Path) -> Finding {
     let name = file.display();
-    if let Err(why) = gpubind_core::child::trust(file, 0) {
-        return PROGRAM_UNSAFE.with(&[("file", &name), ("why", &why)]);
+    if let Err(why) = trusted_program(file, ROOT) {
+        return PROGRAM_UNSAFE.with(&[("why", &why)]);
     }
     let output = match child::run(file, &["--version"], &[], PATIENCE) {
         Ok(output) => output,
@@ -71,8 +72,8 @@ fn shim(file: &Path) -> Finding {
         return SHIM_MISSING.with(&[("file", &name)]);
     }
     // Before it is loaded into a program that may be root's.
-    if let Err(why) = gpubind_core::child::trust(file, 0) {
-        return SHIM_UNSAFE.with(&[("file", &name), ("why", &why)]);
+    if let Err(why) = trusted_program(file, ROOT) {
+        return SHIM_UNSAFE.with(&[("why", &why)]);
     }
     let Some(program) = child::find("true") else {
         return SHIM_UNKNOWN.with(&[("why", &"there is no program `true` to load it into")]);

@@ -46,7 +46,7 @@ fn all_is_well(cluster: &Cluster) {
     // slurmd has the node read in the background.
     let deadline = Instant::now() + Duration::from_secs(10);
     let mut ran = check(cluster);
-    while ran.stdout.contains("there is no snapshot") && Instant::now() < deadline {
+    while ran.stdout.contains("none yet: there is no ") && Instant::now() < deadline {
         ran = check(cluster);
     }
     let open = [("note", "cgroup")];

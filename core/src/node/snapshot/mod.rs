@@ -2,8 +2,8 @@
 //! not by every step.
 //!
 //! What lives here: the file's form, writing it, and deciding whether a file
-//! that is there may be believed. What does not: reading NVML (the `gpubind`
-//! program does, see [`super::probe`]). All of this runs as root inside
+//! that is there is valid. What does not: reading NVML (the `gpubind` program
+//! does, see [`super::load_or_probe`]). All of this runs as root inside
 //! slurmstepd, so nothing here trusts the file before its owner, mode and size
 //! are known.
 
@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::{Node, NodeError, Roots};
+use crate::trusted::TrustError;
 pub use file::{SaveError, make_folder};
 pub use fingerprint::Fingerprint;
 
@@ -41,44 +42,12 @@ pub struct Snapshot {
     pub node: Node,
 }
 
-/// Why a snapshot is not believed.
+/// Why a snapshot is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// There is none.
-    #[error("there is no snapshot {0}")]
-    Missing(String),
-    /// The file cannot be opened or read.
-    #[error("cannot read the snapshot {path}: {error}")]
-    Read {
-        /// The file.
-        path: String,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// The file or its folder is a symbolic link.
-    #[error("{0} is a symbolic link; a snapshot must be a plain file in a plain folder")]
-    Symlink(String),
-    /// Something else than a regular file.
-    #[error("{0} is not a regular file")]
-    NotAFile(String),
-    /// The file or its folder belongs to someone else.
-    #[error("{path} belongs to user {found}, not to user {expected}")]
-    Owner {
-        /// The file or folder.
-        path: String,
-        /// Its owner's uid.
-        found: u32,
-        /// The uid that it must have.
-        expected: u32,
-    },
-    /// The file or its folder can be written by group or others.
-    #[error("{path} is writable by others than its owner (mode {mode:04o})")]
-    Writable {
-        /// The file or folder.
-        path: String,
-        /// Its permission bits.
-        mode: u32,
-    },
+    /// The file or its folder.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// Larger than [`MAX_SIZE`].
     #[error("the snapshot is larger than {MAX_SIZE} bytes")]
     TooLarge,
