@@ -321,7 +321,11 @@ fn arguments_and_the_site_file_are_read_as_the_plugin_reads_them() {
     host.finds("warning", "plugin-arguments", &["plugstack.conf:1: `probe-timeout=soon` needs"]);
     host.plugin_line("optional", "");
     host.write("etc/gpubind.toml", "mode = \"auto\"\nmod = \"single\"\n");
-    host.finds("warning", "site-policy", &["gpubind.toml:2: ", "as if there were no such file"]);
+    host.finds(
+        "warning",
+        "site-policy",
+        &["ignoring ", "gpubind.toml: line 2: ", "as if there were no such file"],
+    );
 }
 
 #[test]

@@ -127,9 +127,8 @@ fn a_broken_file_ends_it_with_1_and_the_line() {
     let Some(site) = Site::new("\nmdoe = \"first\"\n", "") else { return };
     let ran = site.run(None, &[]);
     let file = site.path("gpubind.toml").display().to_string();
-    let said = format!(
-        "gpubind: the site file does not count: {file}:2: unknown key `mdoe`; did you mean `mode`?\n"
-    );
+    let said =
+        format!("gpubind: ignoring {file}: line 2: unknown key `mdoe`; did you mean `mode`?\n");
     assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr), (Some(1), "", said));
 
     let site = Site::new("", "colour=red mode=none").unwrap();

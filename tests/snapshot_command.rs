@@ -53,8 +53,12 @@ impl Host {
 
     /// What a command that must fail says.
     fn fails(&self, args: &[&str]) -> String {
+        self.fails_with(1, args)
+    }
+
+    fn fails_with(&self, code: i32, args: &[&str]) -> String {
         let output = self.run(args);
-        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
         assert!(output.stdout.is_empty(), "{args:?}");
         stderr(&output)
     }
@@ -190,7 +194,7 @@ fn of_many_at_once_one_reads_nvml_and_the_others_take_its_file() {
 fn a_driver_that_does_not_start_is_an_error_and_nothing_is_kept() {
     let host = Host::new("two-cpu", "[faults]\nmismatch = true");
     for args in [&[][..], &["--save"], &["--save", "--show"]] {
-        let error = host.fails(args);
+        let error = host.fails_with(3, args);
         assert!(error.starts_with("gpubind: NVML failed with code 18: "), "{error}");
         assert_eq!(error.lines().count(), 1, "{error}");
     }

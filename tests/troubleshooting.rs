@@ -9,8 +9,16 @@ use std::path::{Path, PathBuf};
 use gpubind::cli::check_messages;
 
 /// What stands before the text of a message.
-const MARKS: [&str; 7] =
-    ["#[error(", "say::error(", "say::user(", "say::debug(", "eprintln!(", " say(", "refuse("];
+const MARKS: [&str; 8] = [
+    "#[error(",
+    "say::error(",
+    "say::user(",
+    "say::debug(",
+    "eprintln!(",
+    " say(",
+    "refuse(",
+    "complain(",
+];
 
 /// Files whose other texts are shown as well, by way of a value: what `report --check`
 /// finds, why NVML fails, and notes for slurmd's debug log.

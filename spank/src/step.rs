@@ -82,7 +82,7 @@ fn load_site(args: &PlugstackArgs, job: &JobInfo) -> (Site, Option<String>) {
     let (site, error) = args.load_site(job);
     let broken = error.map(|error| error.to_string());
     if let Some(error) = &broken {
-        say::error(&format!("the site file does not count: {error}"));
+        say::error(error);
     }
     (site, broken)
 }

@@ -42,7 +42,7 @@ pub fn bind(spank: &SpankHandle, step: &Step) {
     }
     let site = &step.site;
     if let Some(error) = step.broken.as_ref().filter(|_| first && wanted.may_be_bound()) {
-        say::user(&format!("warning: the site file does not count: {error}"));
+        say::user(&format!("warning: {error}"));
     }
     let settings = match wanted.settings(site) {
         Ok(settings) => settings,

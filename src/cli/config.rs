@@ -1,13 +1,14 @@
 //! `gpubind config`: what holds on this node, and who says so.
 
 use std::env;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use comfy_table::Table;
 use serde::Serialize;
 
-use super::lines::lines;
+use super::{CommandError, output};
 use crate::slurm::{PlugstackFile, plugstack_path};
 use gpubind_core::request::{Request, RequestError};
 use gpubind_core::site::{
@@ -44,8 +45,8 @@ pub struct ConfigArgs {
 /// Why there is nothing to show.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The site file does not count.
-    #[error("the site file does not count: {0}")]
+    /// The site file is ignored; the error names it.
+    #[error(transparent)]
     Site(#[from] LoadError),
     /// plugstack.conf, as named on the command line, or the plugin's line in it.
     #[error("{}", .0.join("\ngpubind: "))]
@@ -53,32 +54,26 @@ pub enum ConfigError {
     /// The user's own variable.
     #[error("SLURM_GPUBIND: {0}")]
     Variable(#[from] RequestError),
-    /// Output failed.
-    #[error("cannot write the settings: {0}")]
-    Write(#[from] io::Error),
-    /// The settings are no JSON; cannot happen with plain data.
-    #[error("cannot write the settings: {0}")]
-    Json(#[from] serde_json::Error),
 }
 
 /// Prints the settings.
 ///
 /// # Errors
-/// [`ConfigError`].
-pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<(), ConfigError> {
+/// [`CommandError`].
+pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitCode, CommandError> {
     let plugstack = plugstack(args.plugstack.as_deref())?;
     let job = JobInfo { partition: args.partition.clone(), constraint: args.constraint.clone() };
     let named = args.config.clone();
     let path = named.unwrap_or_else(|| plugstack.site(None, &job).config);
-    let file = load(&path)?;
-    let variable = variable()?;
+    let file = load(&path).map_err(ConfigError::Site)?;
+    let variable = variable().map_err(ConfigError::Variable)?;
     let mut layers = file.as_ref().map_or_else(Vec::new, |file| file.layers(&job));
     layers.extend([&plugstack.layer, &variable]);
     let effective = Effective::new(layers);
     if args.json {
         let values: Vec<JsonValue> = effective.values().iter().map(JsonValue::new).collect();
-        serde_json::to_writer_pretty(&mut *out, &Json { values })?;
-        return Ok(writeln!(out)?);
+        output::pretty_json(&Json { values }, out)?;
+        return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new();
     table.set_header(["KEY", "VALUE", "FROM"]);
@@ -86,7 +81,8 @@ pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<(), ConfigError> {
         let text = if value.text.is_empty() { "-" } else { &value.text };
         table.add_row([value.key.name, text, &value.origin.to_string()]);
     }
-    Ok(out.write_all(lines(table, false).as_bytes())?)
+    out.write_all(output::lines(table, false).as_bytes())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The plugin's arguments. That nothing loads the plugin here is worth a word, but

@@ -1,17 +1,21 @@
 //! The `gpubind` program: a file per command, and nothing that the library
 //! could decide.
+//!
+//! A command gives back its exit code, or a [`CommandError`], which means 1. One that
+//! ends with another code says why itself ([`complain`]).
 
 mod check;
 mod config;
 mod exec;
-mod lines;
 mod machine_args;
+mod output;
 mod plan;
 mod report;
 mod snapshot;
 mod topo;
 
 use gpubind_core::variables;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -19,6 +23,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 pub use check::{Level, Message, check_messages};
 pub use machine_args::MachineArgs;
+
+use crate::nvml::NvmlError;
 
 /// Gives every rank of a Slurm job step its own nearest GPU.
 #[derive(Debug, Parser)]
@@ -39,9 +45,6 @@ enum Command {
     Check(check::CheckArgs),
 }
 
-/// Exit code of a command that could not do what it was asked.
-const FAILED: u8 = 1;
-
 /// Exit code for arguments that contradict themselves or the machine, as clap has it.
 const USAGE: u8 = 2;
 
@@ -56,48 +59,52 @@ pub fn command() -> clap::Command {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut out = io::stdout().lock();
-    let done: Result<(), Box<dyn std::error::Error>> = match &cli.command {
-        Command::Topo(args) => topo::run(args, &mut out).map_err(Into::into),
-        Command::Plan(args) => plan::run(args, &mut out).map_err(Into::into),
-        Command::Exec(args) => exec::run(args, &mut out).map_err(Into::into),
-        Command::Snapshot(args) => snapshot::run(args, &mut out).map_err(Into::into),
-        Command::Report(args) => report::run(args, &mut out).map_err(Into::into),
-        Command::Config(args) => config::run(args, &mut out).map_err(Into::into),
-        Command::Check(args) => check::run(args, &mut out).map_err(Into::into),
+    let ended = match &cli.command {
+        Command::Topo(args) => topo::run(args, &mut out),
+        Command::Plan(args) => plan::run(args, &mut out),
+        Command::Exec(args) => exec::run(args, &mut out),
+        Command::Snapshot(args) => snapshot::run(args, &mut out),
+        Command::Report(args) => report::run(args, &mut out),
+        Command::Config(args) => config::run(args, &mut out),
+        Command::Check(args) => check::run(args, &mut out),
     };
-    match done.and_then(|()| out.flush().map_err(Into::into)) {
-        Ok(()) => ExitCode::SUCCESS,
+    match ended.and_then(|code| Ok(out.flush().map(|()| code)?)) {
+        Ok(code) => code,
         // Whoever read our output has had enough of it.
-        Err(error) if is_broken_pipe(error.as_ref()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("gpubind: {error}");
-            ExitCode::from(exit_code(error.as_ref()))
+        Err(CommandError::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
         }
+        Err(error) => complain(&error, 1),
     }
 }
 
-fn exit_code(error: &(dyn std::error::Error + 'static)) -> u8 {
-    if let Some(error) = error.downcast_ref::<exec::ExecError>() {
-        return error.exit_code();
-    }
-    let is_usage = error.downcast_ref().is_some_and(plan::PlanCommandError::is_usage);
-    let is_broken = error.downcast_ref().is_some_and(check::CheckError::is_broken);
-    match (is_usage, is_broken) {
-        (true, _) => USAGE,
-        (_, true) => check::BROKEN,
-        _ => FAILED,
-    }
+/// Why a command could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+enum CommandError {
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+    #[error(transparent)]
+    Nvml(#[from] NvmlError),
+    #[error(transparent)]
+    Topo(#[from] topo::TopoError),
+    #[error(transparent)]
+    Plan(#[from] plan::PlanCommandError),
+    #[error(transparent)]
+    Snapshot(#[from] snapshot::SnapshotCommandError),
+    #[error(transparent)]
+    Report(#[from] report::ReportError),
+    #[error(transparent)]
+    Config(#[from] config::ConfigError),
+}
+
+/// Says on stderr why the exit code is this one.
+fn complain(why: &dyn Display, code: u8) -> ExitCode {
+    eprintln!("gpubind: {why}");
+    ExitCode::from(code)
 }
 
 /// The node's name, Slurm's where it tells.
 fn host() -> String {
     std::env::var(variables::NODE_NAME)
         .unwrap_or_else(|_| rustix::system::uname().nodename().to_string_lossy().into_owned())
-}
-
-fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{self, Command, Stdio};
+use std::process::{self, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -17,7 +17,7 @@ use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use super::MachineArgs;
+use super::{CommandError, MachineArgs, complain};
 use crate::nvml::{self, NvmlError};
 use gpubind_core::node::snapshot::{
     Fingerprint, MAX_AGE, SaveError, Snapshot, SnapshotError, make_folder,
@@ -27,6 +27,10 @@ use gpubind_core::node::{Node, Roots};
 /// How long to wait for another `gpubind snapshot`. Without persistence mode
 /// NVML takes up to 3 s for each GPU of the machine.
 const LOCK_WAIT: Duration = Duration::from_secs(30);
+
+/// Exit code where library and kernel module of the driver are of different versions,
+/// which `gpubind check` has other advice for.
+pub(super) const VERSION_MISMATCH: u8 = 3;
 
 /// `NVML_ERROR_NO_PERMISSION` (nvml.h).
 const NO_PERMISSION: u32 = 4;
@@ -69,9 +73,6 @@ pub struct SnapshotArgs {
 /// Why there is no description to give.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotCommandError {
-    /// NVML could not be read.
-    #[error(transparent)]
-    Nvml(#[from] NvmlError),
     /// The kept description, which was asked for, is missing or not valid.
     #[error("{0}; `gpubind snapshot --save` takes a new one")]
     Kept(#[from] SnapshotError),
@@ -81,17 +82,23 @@ pub enum SnapshotCommandError {
     /// It was read where a device cgroup or file modes hide GPUs.
     #[error("the description was not kept: {0} of this machine's GPUs may not be seen from here")]
     Hidden(usize),
-    /// Output failed.
-    #[error("cannot write the output: {0}")]
-    Output(#[from] io::Error),
 }
 
 /// Runs the command; warnings go to stderr.
 ///
 /// # Errors
-/// [`SnapshotCommandError`]. With `--save --show` a description that was read
-/// but could not be kept is a warning, not an error.
-pub fn run(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), SnapshotCommandError> {
+/// [`CommandError`]. With `--save --show` a description that was read but could not be
+/// kept is a warning, not an error.
+pub fn run(args: &SnapshotArgs, out: &mut dyn Write) -> Result<ExitCode, CommandError> {
+    match take_or_show(args, out) {
+        Err(CommandError::Nvml(error)) if error.is_version_mismatch() => {
+            Ok(complain(&error, VERSION_MISMATCH))
+        }
+        done => done.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn take_or_show(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), CommandError> {
     // If the driver's library crashes, the plugin reports the signal; a core
     // file in / for each step would help nobody.
     let none = Rlimit { current: Some(0), maximum: Some(0) };
@@ -112,7 +119,11 @@ pub fn run(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), SnapshotComma
         return save(args, &roots, out);
     }
     if args.show {
-        let snapshot = if args.fresh { take(args, &roots)? } else { kept(args, &roots)? };
+        let snapshot = if args.fresh {
+            take(args, &roots)?
+        } else {
+            kept(args, &roots).map_err(SnapshotCommandError::Kept)?
+        };
         out.write_all(snapshot.to_json().as_bytes())?;
     } else {
         writeln!(out, "{}", summary(&take(args, &roots)?.node))?;
@@ -134,11 +145,7 @@ fn in_background() -> io::Result<()> {
         .map(drop)
 }
 
-fn save(
-    args: &SnapshotArgs,
-    roots: &Roots,
-    out: &mut dyn Write,
-) -> Result<(), SnapshotCommandError> {
+fn save(args: &SnapshotArgs, roots: &Roots, out: &mut dyn Write) -> Result<(), CommandError> {
     let path = roots.snapshot();
     // Held until the end: who waits then finds the file.
     let lock = match lock(&roots.run()) {

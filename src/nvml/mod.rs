@@ -69,6 +69,12 @@ fn explain(code: u32) -> &'static str {
 }
 
 impl NvmlError {
+    /// Whether the driver was upgraded while it was loaded
+    /// (nvml.h, NVML_ERROR_LIB_RM_VERSION_MISMATCH).
+    pub fn is_version_mismatch(&self) -> bool {
+        matches!(self, NvmlError::Failed { code: 18 })
+    }
+
     fn new(error: WrapperError, library: Option<&Path>) -> NvmlError {
         match error {
             WrapperError::LibloadingError(error) => NvmlError::Library {

@@ -2,7 +2,7 @@
 
 use crate::variables;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -41,10 +41,8 @@ pub struct SiteFile {
 
 /// A gpubind.toml that cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}:{line}: {problem}", path.display())]
+#[error("line {line}: {problem}")]
 pub struct SiteFileError {
-    /// The file.
-    pub path: PathBuf,
     /// Its line, from 1.
     pub line: usize,
     /// What is wrong there.
@@ -180,7 +178,7 @@ impl Reader<'_> {
     }
 
     fn error(&self, at: usize, problem: SiteFileProblem) -> SiteFileError {
-        SiteFileError { path: self.path.to_owned(), line: self.line(at), problem }
+        SiteFileError { line: self.line(at), problem }
     }
 
     /// The tables `[KIND.NAME]`.

@@ -11,13 +11,21 @@ pub const SITE_FILE: &str = "/etc/gpubind.toml";
 /// The longest file that is read; a real one has some kilobytes.
 const MAX_SIZE: u64 = 256 * 1024;
 
+/// A site file that is ignored.
+#[derive(Debug, thiserror::Error)]
+#[error("ignoring {}: {why}", path.display())]
+pub struct LoadError {
+    pub path: PathBuf,
+    pub why: LoadProblem,
+}
+
 /// Why a site file is ignored.
 #[derive(Debug, thiserror::Error)]
-pub enum LoadError {
+pub enum LoadProblem {
     #[error(transparent)]
     Trust(#[from] TrustError),
-    #[error("{} is not UTF-8 text", .0.display())]
-    NotText(PathBuf),
+    #[error("it is not UTF-8 text")]
+    NotText(#[from] std::string::FromUtf8Error),
     #[error(transparent)]
     File(#[from] SiteFileError),
 }
@@ -28,11 +36,13 @@ pub enum LoadError {
 /// # Errors
 /// [`LoadError`].
 pub fn load(path: &Path) -> Result<Option<SiteFile>, LoadError> {
-    let bytes = match read_trusted(path, ROOT, MAX_SIZE) {
-        Ok(bytes) => bytes,
-        Err(TrustError::Missing(_)) if path == Path::new(SITE_FILE) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let text = String::from_utf8(bytes).map_err(|_| LoadError::NotText(path.to_owned()))?;
-    Ok(Some(SiteFile::parse(&text, path)?))
+    match read(path) {
+        Err(LoadProblem::Trust(TrustError::Missing(_))) if path == Path::new(SITE_FILE) => Ok(None),
+        read => read.map(Some).map_err(|why| LoadError { path: path.to_owned(), why }),
+    }
+}
+
+fn read(path: &Path) -> Result<SiteFile, LoadProblem> {
+    let text = String::from_utf8(read_trusted(path, ROOT, MAX_SIZE)?)?;
+    Ok(SiteFile::parse(&text, path)?)
 }

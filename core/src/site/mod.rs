@@ -23,6 +23,6 @@ pub use effective::{BindDefault, DeviceName, Effective, Site, Value};
 pub use file::{JobInfo, SiteFile, SiteFileError, SiteFileProblem};
 pub use keys::{KEYS, Key, Scope, TomlForm, ValueKind};
 pub use layer::{Layer, Origin, Setting};
-pub use load::{LoadError, SITE_FILE, load};
+pub use load::{LoadError, LoadProblem, SITE_FILE, load};
 pub use plugstack_args::{PlugstackArgs, PlugstackError};
 pub use settings::Settings;

@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 
 use super::CheckArgs;
 use super::child;
+use crate::cli::snapshot::VERSION_MISMATCH;
 use crate::slurm::{NodeEntry, SlurmConf};
 use crate::slurm::{PluginLine, PlugstackFile, release};
-use gpubind_core::node::snapshot::Snapshot;
+use gpubind_core::child::{ProbeError, SELF};
+use gpubind_core::node::snapshot::{Snapshot, SnapshotError};
 use gpubind_core::node::{Node, Roots, procfs};
 use gpubind_core::site::{
     self, JobInfo, LoadError, Origin, PlugstackArgs, PlugstackError, SiteFile,
@@ -39,9 +41,26 @@ pub struct Facts {
     /// The machine's file tree.
     pub roots: Roots,
     /// What NVML says, and how long it took.
-    pub reading: Result<(Node, Duration), String>,
+    pub reading: Result<(Node, Duration), ReadingError>,
     /// Asked for once: slurmctld may not answer.
     folders: OnceCell<Result<Vec<PathBuf>, String>>,
+}
+
+/// Why the machine's GPUs are not known.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadingError {
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    #[error(transparent)]
+    Answer(#[from] SnapshotError),
+}
+
+impl ReadingError {
+    /// Whether library and kernel module of the driver are of different versions.
+    pub fn is_version_mismatch(&self) -> bool {
+        let code = i32::from(VERSION_MISMATCH);
+        matches!(self, ReadingError::Probe(ProbeError::Exit { code: found, .. }) if *found == code)
+    }
 }
 
 impl Facts {
@@ -172,14 +191,12 @@ fn read(
     roots: &Roots,
     nvml: Option<&Path>,
     deadline: Duration,
-) -> Result<(Node, Duration), String> {
+) -> Result<(Node, Duration), ReadingError> {
     let words = ["snapshot", "--fresh", "--show", "--fsroot"].map(OsString::from);
     let mut args = [&words[..], &[roots.fsroot().into()]].concat();
     args.extend(nvml.map(|nvml| ["--nvml".into(), nvml.into()]).into_iter().flatten());
     let begin = Instant::now();
-    let answer = gpubind_core::child::run(Path::new(gpubind_core::child::SELF), &args, deadline);
-    let answer = answer.map_err(|error| error.to_string())?;
+    let answer = gpubind_core::child::run(Path::new(SELF), &args, deadline)?;
     let took = begin.elapsed();
-    let snapshot = Snapshot::parse(&answer).map_err(|error| error.to_string())?;
-    Ok((snapshot.node, took))
+    Ok((Snapshot::parse(&answer)?.node, took))
 }

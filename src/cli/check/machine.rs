@@ -48,10 +48,6 @@ messages! {
         "`gpubind snapshot --save --fresh` as root takes a new one";
 }
 
-/// How the driver says that its library is of another version (nvml.h,
-/// NVML_ERROR_LIB_RM_VERSION_MISMATCH); the words are [`crate::nvml::NvmlError`]'s.
-const MISMATCH: &str = "NVML failed with code 18:";
-
 /// `NVML_ERROR_NO_PERMISSION` (nvml.h).
 const NO_PERMISSION: u32 = 4;
 
@@ -77,7 +73,7 @@ fn nvml(facts: &Facts) -> Finding {
         Err(_) if !facts.has_gpus() => return NVML_NONE.plain(),
         Err(why) => {
             let message: &Message =
-                if why.contains(MISMATCH) { &NVML_MISMATCH } else { &NVML_FAILS };
+                if why.is_version_mismatch() { &NVML_MISMATCH } else { &NVML_FAILS };
             return message.with(&[("why", why)]);
         }
     };

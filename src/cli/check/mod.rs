@@ -26,15 +26,18 @@ mod print;
 mod programs;
 mod tasks;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
-use super::MachineArgs;
+use super::{CommandError, MachineArgs, complain};
 use facts::Facts;
 pub use message::{Level, Message};
 
 /// Exit code where something is broken.
-pub const BROKEN: u8 = 2;
+const BROKEN: u8 = 2;
+/// Exit code where nothing is broken, but not all is well.
+const WARNINGS: u8 = 1;
 
 /// Check whether this node is set up right, and say what to do where it is not
 ///
@@ -60,38 +63,6 @@ pub struct CheckArgs {
     pub json: bool,
 }
 
-/// Why the exit code is not 0.
-#[derive(Debug, thiserror::Error)]
-pub enum CheckError {
-    /// Something is broken.
-    #[error("{broken} broken, {warnings} to look at")]
-    Broken {
-        /// How many checks found something broken.
-        broken: usize,
-        /// How many warn.
-        warnings: usize,
-    },
-    /// Nothing is broken, but not all is well.
-    #[error("nothing broken, {warnings} to look at")]
-    Warnings {
-        /// How many checks warn.
-        warnings: usize,
-    },
-    /// Output failed.
-    #[error("cannot write the output: {0}")]
-    Output(#[from] io::Error),
-    /// The findings are no JSON; cannot happen with plain data.
-    #[error("cannot write the output: {0}")]
-    Json(#[from] serde_json::Error),
-}
-
-impl CheckError {
-    /// Whether a check found something broken.
-    pub fn is_broken(&self) -> bool {
-        matches!(self, CheckError::Broken { .. })
-    }
-}
-
 /// Every message that a check can give, for a list of them.
 pub fn check_messages() -> impl Iterator<Item = &'static Message> {
     let groups =
@@ -102,8 +73,8 @@ pub fn check_messages() -> impl Iterator<Item = &'static Message> {
 /// Runs all checks and prints what they find.
 ///
 /// # Errors
-/// [`CheckError`], also where a check warns or finds something broken.
-pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), CheckError> {
+/// [`CommandError`].
+pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, CommandError> {
     let site = Facts::gather(args);
     let groups = [
         plugin::checks(&site),
@@ -118,11 +89,11 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<(), CheckError> {
         false => print::text(&findings, out)?,
     }
     let count = |level| findings.iter().filter(|finding| finding.level == level).count();
-    match (count(Level::Broken), count(Level::Warning)) {
-        (0, 0) => Ok(()),
-        (0, warnings) => Err(CheckError::Warnings { warnings }),
-        (broken, warnings) => Err(CheckError::Broken { broken, warnings }),
-    }
+    Ok(match (count(Level::Broken), count(Level::Warning)) {
+        (0, 0) => ExitCode::SUCCESS,
+        (0, warnings) => complain(&format!("nothing broken, {warnings} to look at"), WARNINGS),
+        (broken, warnings) => complain(&format!("{broken} broken, {warnings} to look at"), BROKEN),
+    })
 }
 
 #[cfg(test)]

@@ -40,12 +40,12 @@ messages! {
 
     ARGUMENTS = Ok, "plugin-arguments", "all understood";
     ARGUMENTS_WRONG = Warning, "plugin-arguments", "not understood: {error}",
-        "mend {place}; until then such a word does not count";
+        "fix {place}; until then such a word is ignored";
 
     POLICY = Ok, "site-policy", "{file} is understood";
     POLICY_NONE = Ok, "site-policy", "there is no {file}, so the built-in settings hold";
-    POLICY_WRONG = Warning, "site-policy", "the site file does not count: {why}",
-        "mend that line; until then the plugin acts as if there were no such file";
+    POLICY_WRONG = Warning, "site-policy", "ignoring {file}: {why}",
+        "fix that line; until then the plugin acts as if there were no such file";
 
     FILE = Ok, "plugin-file", "{file} is root's, and only root can write it";
     FILE_UNKNOWN = Note, "plugin-file", "not checked: {plugin} is looked for in Slurm's PluginDir, and {why}";
@@ -150,7 +150,7 @@ fn policy(facts: &Facts) -> Finding {
     match file {
         Ok(Some(_)) => POLICY.with(&[("file", &path.display())]),
         Ok(None) => POLICY_NONE.with(&[("file", &path.display())]),
-        Err(why) => POLICY_WRONG.with(&[("why", why)]),
+        Err(error) => POLICY_WRONG.with(&[("file", &path.display()), ("why", &error.why)]),
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::message::{Finding, Level};
+use crate::cli::output;
 
 /// A line for each finding.
 pub fn text(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
@@ -28,8 +29,7 @@ struct Report<'a> {
 }
 
 /// A JSON object.
-pub fn json(findings: &[Finding], out: &mut dyn Write) -> Result<(), serde_json::Error> {
+pub fn json(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
     let result = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
-    serde_json::to_writer_pretty(&mut *out, &Report { result, checks: findings })?;
-    writeln!(out).map_err(serde_json::Error::io)
+    output::pretty_json(&Report { result, checks: findings }, out)
 }

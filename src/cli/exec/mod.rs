@@ -5,15 +5,15 @@ mod site;
 
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{self, Command};
+use std::process::{self, Command, ExitCode};
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::MachineArgs;
+use super::{CommandError, MachineArgs, USAGE, complain, output};
 use gpubind_core::bind::{
     Outcome, Process, Shim, SkipReason, Warning, edits_for_process, skip_reason,
 };
@@ -99,36 +99,48 @@ pub enum ExecError {
         /// Why.
         error: io::Error,
     },
-    /// The changes could not be printed.
-    #[error("cannot write the changes: {0}")]
-    Write(#[from] io::Error),
-    /// They are no JSON; cannot happen with plain data.
-    #[error("cannot write the changes: {0}")]
-    Json(#[from] serde_json::Error),
 }
 
 impl ExecError {
     /// The program's exit code, for a command as env(1) and the shells have it.
-    pub(super) fn exit_code(&self) -> u8 {
+    fn exit_code(&self) -> u8 {
         match self {
-            ExecError::Request(_) => super::USAGE,
+            ExecError::Request(_) => USAGE,
             ExecError::Run { error, .. } if error.kind() == io::ErrorKind::NotFound => 127,
             ExecError::Run { .. } => 126,
-            ExecError::Strict(_) | ExecError::Write(_) | ExecError::Json(_) => super::FAILED,
+            ExecError::Strict(_) => 1,
         }
     }
 }
 
-/// Runs the command; comes back only from a dry run.
+/// Runs the command; comes back only from a dry run, or if it cannot be run.
 ///
 /// # Errors
-/// [`ExecError`].
-pub fn run(args: &ExecArgs, out: &mut dyn Write) -> Result<(), ExecError> {
+/// [`CommandError`].
+pub fn run(args: &ExecArgs, out: &mut dyn Write) -> Result<ExitCode, CommandError> {
+    let changes = match changes(args) {
+        Ok(changes) => changes,
+        Err(error) => return Ok(complain(&error, error.exit_code())),
+    };
+    match args.command.split_first() {
+        Some((program, arguments)) if !args.dry_run => {
+            let error = become_command(program, arguments, &changes);
+            Ok(complain(&error, error.exit_code()))
+        }
+        _ => {
+            changes.print(args.json, out)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// What binding changes in this process's environment.
+fn changes(args: &ExecArgs) -> Result<Changes, ExecError> {
     let env = |name: &str| env::var(name).ok();
     let rank_info = rank_info(&env);
     let site = site::site(&args.machine.roots(), &env).unwrap_or_else(|error| {
         if rank_info.local_rank == 0 {
-            say(&format!("warning: the site's settings do not count: {error}"));
+            say(&format!("warning: {error}"));
         }
         Effective::new([]).site()
     });
@@ -138,18 +150,17 @@ pub fn run(args: &ExecArgs, out: &mut dyn Write) -> Result<(), ExecError> {
         None => bind(args, &rank_info, &settings, &site),
     };
     tell(&outcome, &rank_info, &settings)?;
-    let changes = Changes::of(outcome);
-    if args.dry_run {
-        return changes.print(args.json, out);
-    }
-    let Some((program, arguments)) = args.command.split_first() else { return Ok(()) };
+    Ok(Changes::of(outcome))
+}
+
+fn become_command(program: &OsStr, arguments: &[OsString], changes: &Changes) -> ExecError {
     let mut command = Command::new(program);
     command.args(arguments).envs(&changes.set);
     for name in &changes.unset {
         command.env_remove(name);
     }
     let error = command.exec();
-    Err(ExecError::Run { command: program.to_string_lossy().into_owned(), error })
+    ExecError::Run { command: program.to_string_lossy().into_owned(), error }
 }
 
 /// The options over SLURM_GPUBIND over the site's over the defaults.
@@ -160,7 +171,7 @@ fn settings(args: &ExecArgs, rank_info: &RankInfo, site: &Site) -> Result<Settin
     let inherited = env::var(variables::REQUEST).unwrap_or_default();
     let inherited = inherited.parse().unwrap_or_else(|error| {
         if rank_info.local_rank == 0 {
-            say(&format!("{}: {error}; its items do not count", variables::REQUEST));
+            say(&format!("ignoring {}: {error}", variables::REQUEST));
         }
         Request::default()
     });
@@ -245,10 +256,9 @@ impl Changes {
         all
     }
 
-    fn print(&self, json: bool, out: &mut dyn Write) -> Result<(), ExecError> {
+    fn print(&self, json: bool, out: &mut dyn Write) -> io::Result<()> {
         if json {
-            serde_json::to_writer(&mut *out, self)?;
-            return Ok(writeln!(out)?);
+            return output::json(self, out);
         }
         for name in &self.unset {
             writeln!(out, "unset {name}")?;

@@ -7,7 +7,7 @@ use super::near::Near;
 use super::scenario::{Mapping, Scenario};
 use super::sentence::count;
 use super::table::{cost_table, cpu_list, names, table};
-use crate::cli::lines::lines;
+use crate::cli::output::lines;
 
 /// The whole output.
 pub(super) fn text(scenario: &Scenario, compared: &[Mapping], colour: bool) -> String {

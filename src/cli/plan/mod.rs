@@ -21,13 +21,14 @@ mod scenario;
 mod sentence;
 mod table;
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
-use super::MachineArgs;
-use super::topo::{self, TopoError};
+use super::{CommandError, MachineArgs, USAGE, complain, output, topo};
 use crate::nvml::NvmlError;
 use crate::slurm::LayoutError;
+use gpubind_core::node::Node;
 use gpubind_core::plan::{MAX_TASKS, PlanError};
 use gpubind_core::request::RequestError;
 use scenario::Scenario;
@@ -127,25 +128,12 @@ pub enum PlanCommandError {
     /// The arguments contradict themselves or the machine.
     #[error(transparent)]
     Wrong(#[from] Wrong),
-    /// The file tells no machine.
-    #[error(transparent)]
-    File(#[from] TopoError),
     /// This machine cannot be read.
     #[error("{0}; `--from FILE` plans for a machine that a file describes")]
     Nvml(#[from] NvmlError),
     /// There is nothing to give.
     #[error("the machine has no GPU that can be used, so there is nothing to plan")]
     NoGpu,
-    /// The output cannot be written.
-    #[error("cannot write the output: {0}")]
-    Output(#[from] io::Error),
-}
-
-impl PlanCommandError {
-    /// Whether the user has to type something else.
-    pub fn is_usage(&self) -> bool {
-        matches!(self, PlanCommandError::Wrong(_))
-    }
 }
 
 /// Arguments that contradict themselves or the machine.
@@ -174,21 +162,26 @@ pub enum Wrong {
 /// Runs the command; warnings go to stderr.
 ///
 /// # Errors
-/// [`PlanCommandError`].
-pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<(), PlanCommandError> {
+/// [`CommandError`].
+pub fn run(args: &PlanArgs, out: &mut dyn Write) -> Result<ExitCode, CommandError> {
     let node = match &args.from {
         Some(path) => topo::from_file(path)?,
-        None => args.machine.node()?,
+        None => args.machine.node().map_err(PlanCommandError::Nvml)?,
     };
-    let scenario = Scenario::new(&node, args)?;
+    match show(args, &node, out) {
+        Err(CommandError::Plan(PlanCommandError::Wrong(wrong))) => Ok(complain(&wrong, USAGE)),
+        shown => shown.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn show(args: &PlanArgs, node: &Node, out: &mut dyn Write) -> Result<(), CommandError> {
+    let scenario = Scenario::new(node, args)?;
     let compared = match args.compare {
-        true => Some(scenario.compare()?),
+        true => Some(scenario.compare().map_err(PlanCommandError::Wrong)?),
         false => None,
     };
     if args.json {
-        let json = json::PlanJson::new(&scenario, compared.as_deref());
-        serde_json::to_writer(&mut *out, &json).map_err(io::Error::from)?;
-        writeln!(out)?;
+        output::json(&json::PlanJson::new(&scenario, compared.as_deref()), out)?;
     } else {
         let colour = topo::colour();
         let text = match &compared {

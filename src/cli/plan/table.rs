@@ -3,7 +3,7 @@
 use comfy_table::{Attribute, Cell, CellAlignment, Color, Table};
 use gpubind_core::variables;
 
-use crate::cli::lines::lines;
+use crate::cli::output::lines;
 
 use super::devices::ranges;
 use super::near::Near;

@@ -17,9 +17,10 @@ mod table;
 
 use std::env;
 use std::io::{self, Write};
+use std::process::ExitCode;
 use std::time::Duration;
 
-use super::MachineArgs;
+use super::{CommandError, MachineArgs, complain, output};
 use check::Findings;
 use gather::{Machine, Report, gather};
 use gpubind_core::step::{rank_info, reach};
@@ -61,33 +62,19 @@ pub struct ReportArgs {
     deadline: u64,
 }
 
-/// Why there is no report, or what is wrong.
+/// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// Output failed.
-    #[error("cannot write the report: {0}")]
-    Write(#[from] io::Error),
-    /// The report is no JSON; cannot happen with plain data.
-    #[error("cannot write the report: {0}")]
-    Json(#[from] serde_json::Error),
     /// The other ranks could not be met.
     #[error("cannot meet the other ranks: {0}")]
     Meet(io::Error),
-    /// What `--check` found wrong.
-    #[error("check failed: {who}: {wrong}")]
-    Wrong {
-        /// The rank and its host.
-        who: String,
-        /// All that is wrong.
-        wrong: String,
-    },
 }
 
 /// Prints the report.
 ///
 /// # Errors
-/// [`ReportError`].
-pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), ReportError> {
+/// [`CommandError`].
+pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<ExitCode, CommandError> {
     let node = args.machine.node_within(Duration::from_secs(args.deadline));
     if let Err(error) = &node {
         eprintln!("gpubind: the node's GPUs are unknown: {error}");
@@ -106,27 +93,24 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), ReportError> {
         report.check = Some(findings);
     }
     print(args, &report, out)?;
-    match report.check {
+    Ok(match report.check {
         Some(findings) => judge(&findings, &report.host, report.rank, args.wait),
-        None => Ok(()),
-    }
+        None => ExitCode::SUCCESS,
+    })
 }
 
-fn print(args: &ReportArgs, report: &Report, out: &mut dyn Write) -> Result<(), ReportError> {
+fn print(args: &ReportArgs, report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if args.json {
-        // One write, so that the lines of many tasks do not mix.
-        out.write_all(format!("{}\n", serde_json::to_string(report)?).as_bytes())?;
-        return Ok(());
+        return output::json(report, out);
     }
     let why = args.why.then(|| report.why.as_deref().unwrap_or("not given by gpubind"));
     let header = if args.header { row(NAMES, args.why.then_some("WHY")) } else { String::new() };
     let line = row(columns(report).each_ref().map(String::as_str), why);
-    out.write_all(format!("{header}{line}").as_bytes())?;
-    Ok(())
+    out.write_all(format!("{header}{line}").as_bytes())
 }
 
-/// Says who was not heard, and fails if anything is wrong.
-fn judge(findings: &Findings, host: &str, rank: Option<u32>, wait: u64) -> Result<(), ReportError> {
+/// Says who was not heard, and what is wrong.
+fn judge(findings: &Findings, host: &str, rank: Option<u32>, wait: u64) -> ExitCode {
     let who = rank.map_or_else(|| format!("on {host}"), |rank| format!("rank {rank} on {host}"));
     if !findings.not_heard.is_empty() {
         let places: Vec<String> = findings.not_heard.iter().map(usize::to_string).collect();
@@ -137,7 +121,7 @@ fn judge(findings: &Findings, host: &str, rank: Option<u32>, wait: u64) -> Resul
         );
     }
     if findings.wrong.is_empty() {
-        return Ok(());
+        return ExitCode::SUCCESS;
     }
-    Err(ReportError::Wrong { who, wrong: findings.wrong.join("; ") })
+    complain(&format!("check failed: {who}: {}", findings.wrong.join("; ")), 1)
 }

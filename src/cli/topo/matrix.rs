@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use comfy_table::{Attribute, Cell, Color, Table};
 
-use crate::cli::lines::lines;
+use crate::cli::output::lines;
 use gpubind_core::node::{Gpu, IdSet, Link, Nic, Node, PciAddress, Probed};
 
 /// Adapter names longer than this stand in a legend and not above a column.

@@ -8,9 +8,9 @@ mod svg;
 use std::fs;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use super::MachineArgs;
-use crate::nvml::NvmlError;
+use super::{CommandError, MachineArgs, output};
 use crate::{ReadAnyError, read_any};
 use gpubind_core::node::Node;
 
@@ -53,9 +53,6 @@ pub enum TopoError {
         #[source]
         error: ReadAnyError,
     },
-    /// This machine cannot be read.
-    #[error(transparent)]
-    Nvml(#[from] NvmlError),
     /// The drawing cannot be written.
     #[error("cannot write {path}: {error}")]
     Write {
@@ -65,16 +62,13 @@ pub enum TopoError {
         #[source]
         error: io::Error,
     },
-    /// The output cannot be written.
-    #[error("cannot write the output: {0}")]
-    Output(#[from] io::Error),
 }
 
 /// Runs the command; warnings go to stderr.
 ///
 /// # Errors
-/// [`TopoError`].
-pub fn run(args: &TopoArgs, out: &mut dyn Write) -> Result<(), TopoError> {
+/// [`CommandError`].
+pub fn run(args: &TopoArgs, out: &mut dyn Write) -> Result<ExitCode, CommandError> {
     let node = match &args.from {
         Some(path) => from_file(path)?,
         None => args.machine.node()?,
@@ -82,21 +76,21 @@ pub fn run(args: &TopoArgs, out: &mut dyn Write) -> Result<(), TopoError> {
     if let Some(path) = &args.svg {
         let drawing = svg::draw(&node, &summary::text(&node));
         if path == Path::new("-") {
-            return Ok(out.write_all(drawing.as_bytes())?);
+            out.write_all(drawing.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
         }
         let failed = |error| TopoError::Write { path: path.display().to_string(), error };
         fs::write(path, drawing).map_err(failed)?;
         if !args.json {
-            return Ok(());
+            return Ok(ExitCode::SUCCESS);
         }
     }
     if args.json {
-        serde_json::to_writer(&mut *out, &json::TopoJson::from(&node)).map_err(io::Error::from)?;
-        writeln!(out)?;
+        output::json(&json::TopoJson::from(&node), out)?;
     } else {
         write!(out, "{}\n\n{}", summary::text(&node), matrix::text(&node, colour()))?;
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Colours only where a person looks, and has not declined (no-color.org).

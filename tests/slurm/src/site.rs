@@ -233,7 +233,7 @@ fn excludes(cluster: &Cluster) {
 }
 
 fn broken(cluster: &Cluster) {
-    let said = "gpubind.toml:3: unknown key `mdoe`; did you mean `mode`?";
+    let said = "gpubind.toml: line 3: unknown key `mdoe`; did you mean `mode`?";
     let is_error = |line: &&str| line.contains("error: gpubind: ") && line.contains(said);
     let errors = || cluster.log().lines().filter(is_error).count();
     let before = errors();
@@ -243,7 +243,7 @@ fn broken(cluster: &Cluster) {
     assert_eq!(each(&tasks, "CUDA_VISIBLE_DEVICES"), ["0,1,2,3,4,5,6,7"; 8]);
     let lines = ours(&stderr);
     assert_eq!(lines.len(), 1, "{stderr}");
-    assert!(lines[0].contains("warning: the site file does not count:"), "{stderr}");
+    assert!(lines[0].contains("warning: ignoring /"), "{stderr}");
     assert!(lines[0].contains(said), "{stderr}");
     assert_eq!(errors() - before, 1, "one line in slurmd's log");
     // Who asks is served, and told as well; who does not want to know is not.
