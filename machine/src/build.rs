@@ -7,18 +7,38 @@ use toml::Spanned;
 
 use gpubind_core::node::{IdSet, Link, NumaNode, PciAddress};
 
+use super::error::{Checked, MachineError, MachineProblem as Problem};
 use super::file::{File, GpuDefaults, GpuEntry, NicEntry, NumaEntry};
+use super::model::{Machine, MachineGpu, MachineNic};
 use super::nvlink::{Wiring, wire};
-use super::{
-    Machine, MachineError, MachineGpu, MachineNic, MachineProblem as Problem, Place, faults,
-    identity, mig,
-};
+use super::pcie::{PciePath, Place};
+use super::{check_faults, identity, mig};
 
-/// A problem and where in the text it is.
-pub(super) type Found = (Range<usize>, Problem);
-pub(super) type Checked<T> = Result<T, Found>;
+impl Machine {
+    /// Reads a machine fixture.
+    ///
+    /// # Errors
+    /// The first problem found, with its line.
+    ///
+    /// ```
+    /// use gpubind_machine::Machine;
+    /// let machine = Machine::parse(r#"
+    /// name = "desk"
+    /// description = "one GPU"
+    /// source = "example"
+    /// driver = "580.82.07"
+    /// cuda = "13.0"
+    /// numa = [{ id = 0, cpus = "0-7" }]
+    /// gpu = [{ pci = "0000:01:00.0", name = "NVIDIA RTX A4000", numa = [0] }]
+    /// "#).unwrap();
+    /// assert_eq!(machine.to_node().gpus[0].cpus.known().unwrap().to_string(), "0-7");
+    /// ```
+    pub fn parse(text: &str) -> Result<Machine, MachineError> {
+        build(text)
+    }
+}
 
-pub(super) fn build(text: &str) -> Result<Machine, MachineError> {
+fn build(text: &str) -> Result<Machine, MachineError> {
     let file = toml::from_str(text).map_err(|error| {
         let span = error.span().unwrap_or_default();
         (span, Problem::Toml(error.message().trim().replace('\n', ", ")))
@@ -55,7 +75,7 @@ fn check(file: File) -> Checked<Machine> {
     let switches = file.nvswitches.iter().map(|pci| checker.take(pci));
     let nvswitches = switches.collect::<Checked<Vec<_>>>()?;
     check_links(&file, &mut gpus, &nvswitches)?;
-    let faults = faults::check(file.faults, &mut gpus)?;
+    let faults = check_faults::check(file.faults, &mut gpus)?;
     Ok(Machine {
         cuda: version(&file.cuda)?,
         name: file.name,
@@ -252,8 +272,7 @@ impl Checker<'_> {
             return Ok(Place { pcie: None, numa: ids });
         };
         let at = |problem| (pcie.span(), problem);
-        let path: super::PciePath =
-            pcie.get_ref().parse().map_err(|error| at(Problem::Pcie(error)))?;
+        let path: PciePath = pcie.get_ref().parse().map_err(|error| at(Problem::Pcie(error)))?;
         let domain = pci.map(|pci| pci.domain);
         let root = self.roots.entry(path.root().to_owned()).or_default();
         if *root.0.get_or_insert(domain.unwrap_or_default()) != domain.unwrap_or_default() {

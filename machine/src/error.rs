@@ -1,8 +1,14 @@
 //! What can be wrong with a machine fixture.
 
+use std::ops::Range;
+
 use gpubind_core::node::{Link, PciAddress};
 
-use super::PciePathError;
+use super::pcie::PciePathError;
+
+/// A problem and where in the text it is.
+pub(super) type Found = (Range<usize>, MachineProblem);
+pub(super) type Checked<T> = Result<T, Found>;
 
 /// A problem in a machine fixture, with the line it is on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -6,11 +6,10 @@ use toml::Spanned;
 
 use gpubind_core::node::MigInstance;
 
-use super::MachineMig;
-use super::MachineProblem as Problem;
-use super::build::Checked;
+use super::error::{Checked, MachineProblem as Problem};
 use super::file::{MigEntry, Switch};
 use super::identity;
+use super::model::MachineMig;
 
 /// Whether this driver spells MIG UUIDs `MIG-GPU-<parent>/<gi>/<ci>`: those
 /// before R470 do (MIG user guide).

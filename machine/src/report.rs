@@ -2,7 +2,8 @@
 
 use gpubind_core::node::{Gpu, Link, Nic, Node, Probed, UnusableGpu};
 
-use super::{Machine, MachineGpu, nvlink};
+use super::model::{Machine, MachineGpu};
+use super::nvlink;
 
 impl Machine {
     /// The node that a perfect reader would report: usable GPUs in PCI order,

@@ -7,7 +7,7 @@ use super::{Machine, MachineError, MachineProblem as Problem};
 use gpubind_core::node::{Link, Probed};
 
 fn fixtures() -> Vec<Machine> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machines");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines");
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let tomls = files.filter(|file| file.extension().is_some_and(|end| end == "toml"));
     let machines = tomls.map(|file| {
@@ -125,7 +125,7 @@ fn mig_instances_come_in_id_order_whatever_their_slots() {
 
 #[test]
 fn the_example_of_the_readme_is_a_machine() {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machines/README.md");
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines/README.md");
     let readme = fs::read_to_string(readme).unwrap();
     let example = readme.split("```toml").nth(1).unwrap().split("```").next().unwrap();
     let machine = Machine::parse(example).unwrap_or_else(|error| panic!("{error}"));

@@ -21,8 +21,8 @@ build_release() {
     need_rust
     built=${CARGO_TARGET_DIR:-$root/target}/release
     built_worker=${CARGO_TARGET_DIR:-$root/target}/worker
-    # One package at a time: built together, they would share features, and the
-    # plugin must not get the program's.
+    # One package at a time: built together, they would share the features of their
+    # dependencies, and the plugin would get what only the program needs.
     for package in "$@"; do
         profile=release
         # Without unwinding, which the plugin needs: a profile of its own.

@@ -1,11 +1,13 @@
-//! Contradictions that the text itself shows.
+//! Contradictions that the text itself shows, and a last row that its end may have cut.
 //!
 //! nvidia-smi prints CPU lists clipped to the cpuset of the shell it runs in,
 //! and nothing in the text says so. Some clipped lists contradict the matrix or
 //! the NUMA column, though.
 
 use super::error::TextWarning;
+use super::header::Header;
 use super::row::ReadRow;
+use super::tail::Affinity;
 use gpubind_core::node::{Gpu, IdSet, Link, Node};
 
 /// Compares every pair of GPUs, and names each kind of contradiction once for
@@ -80,4 +82,26 @@ fn is_cut(cpus: &IdSet) -> bool {
     let cpus: Vec<usize> = cpus.iter().collect();
     let steps = cpus.iter().zip(cpus.iter().skip(1));
     cpus.len() == 6 && steps.into_iter().all(|(a, b)| *b > a + 1)
+}
+
+/// A text may have been cut in its last row: if that one has fewer cells than
+/// the others (or, without others, than the header), the last of its cells may
+/// be only the front of a list.
+pub(super) fn distrust_cut_row(
+    header: &Header,
+    rows: &mut [ReadRow],
+    warnings: &mut Vec<TextWarning>,
+) {
+    let gpus = header.gpus.len();
+    let Some((last, before)) = rows.split_last_mut() else { return };
+    let others = before.iter().filter(|row| row.device < gpus).map(|row| row.affinity.width);
+    let widest = others.max().unwrap_or(header.affinity.len());
+    if last.device < gpus && last.affinity.width > 0 && last.affinity.width < widest {
+        last.affinity = Affinity::default();
+        warnings.push(TextWarning::AffinityLeftOut {
+            line: last.line,
+            row: header.name(last.device).to_owned(),
+            reason: "the text ends in this row, with fewer cells than it should have".to_owned(),
+        });
+    }
 }

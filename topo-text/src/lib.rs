@@ -17,7 +17,7 @@
 //! | `row` | one row's links |
 //! | `tail` | one row's CPU and NUMA cells |
 //! | `build` | rows to a node |
-//! | `checks` | contradictions that the text itself shows |
+//! | `checks` | contradictions that the text itself shows, a cut last row |
 //! | `legend` | NIC names, and whether `-mp` hid the NVLinks |
 //!
 //! What does not live here: writing such text (the `topo` command does), and
@@ -51,7 +51,7 @@ use header::Header;
 /// let text = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\n\
 ///             GPU0\t X \tNV4\t24-31\t3\n\
 ///             GPU1\tNV4\t X \t40-47\t5\n";
-/// let (node, warnings) = gpubind::node::topo_text::parse(text).unwrap();
+/// let (node, warnings) = gpubind_topo_text::parse(text).unwrap();
 /// assert_eq!(node.gpus[1].numa.known(), Some(&vec![5]));
 /// assert!(warnings.is_empty());
 /// ```
@@ -92,7 +92,10 @@ fn read_table(
 ) -> Result<(Node, Vec<TextWarning>), TopoTextError> {
     let body = body::collect(lines, header, rows_at)?;
     let mut warnings = body.warnings.clone();
-    let rows = row::read_all(header, &body, &mut warnings)?;
+    let mut rows = row::read_all(header, &body, &mut warnings)?;
+    if body.at_end {
+        checks::distrust_cut_row(header, &mut rows, &mut warnings);
+    }
     let rest = lines.get(body.end..).unwrap_or_default();
     let node = build::node(header, &rows, legend::nic_names(rest), &mut warnings)?;
     checks::contradictions(&node, &rows, &mut warnings);

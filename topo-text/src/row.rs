@@ -58,9 +58,6 @@ pub(super) fn read_all(
             }
         }
     }
-    if body.at_end {
-        tail::distrust_cut_row(header, &mut rows, warnings);
-    }
     Ok(rows)
 }
 

@@ -1,9 +1,7 @@
 //! One row's affinity cells: CPUs, NUMA nodes, the GPU's own NUMA node.
 
 use super::cells::{Token, is_none};
-use super::error::TextWarning;
 use super::header::{Column, Header};
-use super::row::ReadRow;
 use gpubind_core::node::IdSet;
 
 /// Linux knows at most this many NUMA nodes (`CONFIG_NODES_SHIFT` 10), so a
@@ -179,27 +177,5 @@ pub(super) fn choose(readings: Vec<Tail>) -> Tail {
         [affinity] => Ok(affinity.clone()),
         [] => Err(first_problem.unwrap_or_default()),
         _ => Err("the wrapped line may be read in several ways".to_owned()),
-    }
-}
-
-/// A text may have been cut in its last row: if that one has fewer cells than
-/// the others (or, without others, than the header), the last of its cells may
-/// be only the front of a list.
-pub(super) fn distrust_cut_row(
-    header: &Header,
-    rows: &mut [ReadRow],
-    warnings: &mut Vec<TextWarning>,
-) {
-    let gpus = header.gpus.len();
-    let Some((last, before)) = rows.split_last_mut() else { return };
-    let others = before.iter().filter(|row| row.device < gpus).map(|row| row.affinity.width);
-    let widest = others.max().unwrap_or(header.affinity.len());
-    if last.device < gpus && last.affinity.width > 0 && last.affinity.width < widest {
-        last.affinity = Affinity::default();
-        warnings.push(TextWarning::AffinityLeftOut {
-            line: last.line,
-            row: header.name(last.device).to_owned(),
-            reason: "the text ends in this row, with fewer cells than it should have".to_owned(),
-        });
     }
 }
