@@ -111,7 +111,7 @@ pub fn run(program: &Path, args: &[OsString], deadline: Duration) -> Result<Vec<
     // In a container, the driver's libraries may be where only this tells; they would
     // be taken from there if NVML were read in this very process.
     let folders = env::var_os(variables::LD_LIBRARY_PATH).filter(|_| own);
-    let env = folders.map(|folders| ("LD_LIBRARY_PATH", folders));
+    let env = folders.map(|folders| (variables::LD_LIBRARY_PATH, folders));
     run_any(&program, args, env.as_slice(), deadline).map(|output| output.stdout)
 }
 
@@ -136,7 +136,7 @@ pub fn run_any(
         .arg0(&name)
         .args(args)
         .env_clear()
-        .env("PATH", PATH)
+        .env(variables::PATH, PATH)
         .envs(env.iter().map(|(name, value)| (name, value)))
         .current_dir("/")
         .stdin(Stdio::null())

@@ -82,7 +82,7 @@ fn is_program(word: &OsStr) -> bool {
     if word.as_encoded_bytes().contains(&b'/') {
         return executable(Path::new(word));
     }
-    let path = env::var_os("PATH").unwrap_or_default();
+    let path = env::var_os(variables::PATH).unwrap_or_default();
     env::split_paths(&path).any(|folder| executable(&folder.join(word)))
 }
 

@@ -6,15 +6,16 @@ use std::time::{Duration, SystemTime};
 use crate::nvml::{self, NvmlError};
 use gpubind_core::node::snapshot::{MAX_AGE, Snapshot};
 use gpubind_core::node::{LoadOrProbeError, Node, ProbeOptions, Roots, load_or_probe};
+use gpubind_core::variables;
 
 /// Where the machine's files and its NVML library are.
 #[derive(Debug, Clone, clap::Args)]
 pub struct MachineArgs {
     /// Folder in front of /sys, /proc, /dev and /run, for containers and tests
-    #[arg(long, value_name = "DIR", default_value = "/", env = "GPUBIND_FSROOT")]
+    #[arg(long, value_name = "DIR", default_value = "/", env = variables::OPTION_FSROOT)]
     pub fsroot: PathBuf,
     /// The NVML library [default: libnvidia-ml.so.1 where the loader finds it]
-    #[arg(long, value_name = "FILE", env = "GPUBIND_NVML")]
+    #[arg(long, value_name = "FILE", env = variables::OPTION_NVML)]
     pub nvml: Option<PathBuf>,
 }
 

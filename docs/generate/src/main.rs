@@ -9,6 +9,7 @@ mod markdown;
 mod pages;
 mod roff;
 mod site;
+mod variables;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,7 +34,7 @@ impl WriteError {
 fn main() -> ExitCode {
     let words: Vec<_> = env::args_os().skip(1).collect();
     let done = match &words[..] {
-        [option, folder] if option == "--pages" => markdown::write(Path::new(folder)),
+        [option, folder] if option == "--pages" => write_pages(Path::new(folder)),
         [folder] => write(Path::new(folder)),
         _ => {
             eprintln!("usage: gpubind-docs [--pages] DIR");
@@ -47,6 +48,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The generated Markdown, in the folder with the pages by hand.
+fn write_pages(folder: &Path) -> Result<(), WriteError> {
+    markdown::write(folder)?;
+    variables::write(folder)
 }
 
 /// Fills the folder anew: a page of a command that is gone must not stay.

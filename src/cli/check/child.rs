@@ -15,7 +15,7 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where the search path has a program.
 pub fn find(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
+    let path = env::var_os(variables::PATH)?;
     let executable = |file: &PathBuf| {
         file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     };

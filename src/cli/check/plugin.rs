@@ -7,6 +7,7 @@ use super::facts::Facts;
 use super::message::{Finding, messages};
 use crate::slurm::{PluginLine, PlugstackProblem, release_version};
 use gpubind_core::trusted::{ROOT, trusted_program};
+use gpubind_core::variables;
 
 messages! {
     CONF = Ok, "slurm-conf", "read from {file}";
@@ -209,7 +210,7 @@ fn loads(facts: &Facts, line: &PluginLine) -> Finding {
 /// 25.11 on srun keeps that to itself for an `optional` plugin.
 fn linker_says(facts: &Facts, line: &PluginLine) -> Option<String> {
     let file = trusted_program(&located(facts, line).ok()?, ROOT).ok()?;
-    let env = [("LD_PRELOAD", file.into_os_string())];
+    let env = [(variables::LD_PRELOAD, file.into_os_string())];
     match child::slurm("srun", &["--version"], facts.conf_file(), &env) {
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -8,6 +8,7 @@ use super::child;
 use super::facts::Facts;
 use super::message::{Finding, messages};
 use gpubind_core::trusted::{ROOT, trusted_program};
+use gpubind_core::variables;
 
 messages! {
     PROGRAM = Ok, "program", "{file} is root's, and of this version ({version})";
@@ -78,7 +79,7 @@ fn shim(file: &Path) -> Finding {
     let Some(program) = child::find("true") else {
         return SHIM_UNKNOWN.with(&[("why", &"there is no program `true` to load it into")]);
     };
-    let env = [("LD_PRELOAD", OsString::from(file))];
+    let env = [(variables::LD_PRELOAD, OsString::from(file))];
     match child::run(&program, &[], &env, PATIENCE) {
         Err(why) => SHIM_FAILS.with(&[("file", &name), ("why", &why)]),
         Ok(output) if output.stderr.is_empty() && output.stdout.is_empty() => {

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use super::{CommandError, MachineArgs, output};
 use crate::{ReadAnyError, read_any};
 use gpubind_core::node::Node;
+use gpubind_core::variables;
 
 /// Show GPUs, links, NUMA nodes and network adapters of this machine or of a file
 #[derive(Debug, Clone, clap::Args)]
@@ -95,7 +96,7 @@ pub fn run(args: &TopoArgs, out: &mut dyn Write) -> Result<ExitCode, CommandErro
 
 /// Colours only where a person looks, and has not declined (no-color.org).
 pub(super) fn colour() -> bool {
-    let declined = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let declined = std::env::var_os(variables::NO_COLOR).is_some_and(|value| !value.is_empty());
     io::stdout().is_terminal() && !declined
 }
 
