@@ -52,7 +52,8 @@ fn workers(
             ("LOCAL_RANK", rank_text.as_str()),
             ("LOCAL_WORLD_SIZE", &size),
             ("RANK", &rank_text),
-            ("TORCHELASTIC_RUN_ID", &run),
+            // All are children of this process, but not peers.
+            ("SLURMD_NODENAME", &run),
         ];
         let mut command = gpubind(fake, &env, &words(rank));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -173,7 +174,29 @@ fn bound_workers_pass() {
 }
 
 #[test]
-fn of_many_ranks_all_meet_and_share_only_if_asked() {
+fn two_launches_at_once_are_not_peers_and_shells_between_do_not_part_ranks() {
+    let fake = machine("two-cpu");
+    // A launcher that starts each rank through a shell of its own, which stays.
+    let each =
+        format!("{PROGRAM} exec --mode=single -- {PROGRAM} report --check --wait=60; exit $?");
+    let script = "for rank in 0 1; do LOCAL_RANK=$rank sh -c \"$1\" & pids=\"$pids $!\"; done; \
+                  code=0; for pid in $pids; do wait $pid || code=1; done; exit $code";
+    let launch = || {
+        let mut launcher = Command::new("sh");
+        launcher.args(["-c", script, "launcher", &each]).env_clear().env("PATH", "/usr/bin:/bin");
+        launcher.env("GPUBIND_FSROOT", fake.path()).env("GPUBIND_NVML", fake.library());
+        launcher.env("LOCAL_WORLD_SIZE", "2").stdout(Stdio::piped()).stderr(Stdio::piped());
+        launcher.spawn().unwrap()
+    };
+    for launcher in [launch(), launch()] {
+        let output = launcher.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(0), ""));
+        assert_eq!(text(&output.stdout).lines().count(), 2);
+    }
+}
+
+#[test]
+fn of_many_ranks_all_compare_and_share_only_if_asked() {
     let fake = machine("two-cpu");
     let begin = Instant::now();
     let asked =
@@ -286,7 +309,9 @@ fn a_rank_that_does_not_come_is_named_after_the_wait() {
         let said = text(&outputs[rank].stderr);
         assert_eq!(outputs[rank].status.code(), Some(0), "{said}");
         assert!(
-            said.contains("not heard within 2 s") && said.ends_with("local ranks 2\n"),
+            said.ends_with(
+                "no answer from local ranks 2 within 2 s; cannot tell whether they share this GPU\n"
+            ),
             "{said}"
         );
     }

@@ -5,24 +5,23 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::circle::circle;
+use super::exchange::exchange;
 use super::gather::{self, Report, is_sharing_wanted};
-use super::meet::meet;
+use super::peers::{launcher, peer_group};
 use gpubind_core::step::{RankInfo, RankSource, names};
 
-/// What is wrong, and who was not asked.
+/// What is wrong, and who has not answered.
 #[derive(Debug, Default, Serialize)]
 pub struct Findings {
     /// Each a sentence; none where all is well.
     pub wrong: Vec<String>,
-    /// Places of ranks on this node that were not heard, so that sharing with them is
-    /// not known.
-    pub not_heard: Vec<usize>,
+    /// Positions of ranks on this node that have not answered.
+    pub no_reply: Vec<usize>,
 }
 
 /// What a rank tells the others.
 #[derive(Debug, Serialize, Deserialize)]
-struct Word {
+struct Announcement {
     rank: Option<u32>,
     local_rank: usize,
     own: Vec<Own>,
@@ -35,7 +34,8 @@ struct Own {
     uuid: Option<String>,
 }
 
-/// Checks the process, and meets the other ranks of the node for at most `time`.
+/// Checks the process, and compares it with the other ranks of the node, for which it
+/// waits at most `time`.
 ///
 /// # Errors
 /// The system refuses sockets.
@@ -46,28 +46,27 @@ pub fn check(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> io::Result<Findings> {
     let own = own(report, env);
-    let mut findings = Findings { wrong: alone(report, rank_info, &own, env), not_heard: vec![] };
+    let mut findings = Findings { wrong: alone(report, rank_info, &own, env), no_reply: vec![] };
     let uid = rustix::process::getuid().as_raw();
-    let parent = rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get());
-    let Some(circle) = circle(rank_info, uid, parent.unsigned_abs(), env) else {
+    let Some(group) = peer_group(rank_info, uid, || launcher(rank_info), env) else {
         eprintln!(
-            "gpubind: {} does not tell how many ranks this node has; whether they share GPUs is \
-             not checked",
+            "gpubind: {} does not tell how many ranks this node has; cannot tell whether they \
+             share GPUs",
             rank_info.source
         );
         return Ok(findings);
     };
-    let word = Word { rank: report.rank, local_rank: rank_info.local_rank, own };
-    let heard = meet(&circle, &serde_json::to_string(&word)?, time)?;
-    let mut others: Vec<Word> = Vec::new();
-    for (place, said) in heard.iter().enumerate().filter(|(place, _)| *place != circle.place) {
-        match said.as_deref().and_then(|said| serde_json::from_str(said).ok()) {
+    let announcement = Announcement { rank: report.rank, local_rank: rank_info.local_rank, own };
+    let replies = exchange(&group, &serde_json::to_string(&announcement)?, time)?;
+    let mut others: Vec<Announcement> = Vec::new();
+    for (position, reply) in replies.iter().enumerate().filter(|(at, _)| *at != group.position) {
+        match reply.as_deref().and_then(|reply| serde_json::from_str(reply).ok()) {
             Some(other) => others.push(other),
-            None => findings.not_heard.push(place),
+            None => findings.no_reply.push(position),
         }
     }
     if !is_sharing_wanted() {
-        findings.wrong.extend(shared(&word, &others));
+        findings.wrong.extend(shared(&announcement, &others));
     }
     Ok(findings)
 }
@@ -149,7 +148,7 @@ fn is_picked(list: &str, given: &str, rank_info: &RankInfo) -> bool {
 }
 
 /// One sentence for each device that another rank has too.
-fn shared(word: &Word, others: &[Word]) -> Vec<String> {
+fn shared(announcement: &Announcement, others: &[Announcement]) -> Vec<String> {
     let sentence = |own: &Own| {
         let have = others.iter().filter(|other| other.own.contains(own));
         let ranks: Vec<String> = have
@@ -167,5 +166,5 @@ fn shared(word: &Word, others: &[Word]) -> Vec<String> {
             )
         })
     };
-    word.own.iter().filter_map(sentence).collect()
+    announcement.own.iter().filter_map(sentence).collect()
 }

@@ -31,9 +31,6 @@ pub struct Report {
     pub cpus: String,
     /// Why gpubind gave these devices, as it told the process.
     pub why: Option<String>,
-    /// What `--check` found.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub check: Option<super::check::Findings>,
 }
 
 #[derive(Debug, Serialize)]
@@ -96,7 +93,6 @@ pub fn gather(machine: Option<&Machine>, rank_info: &RankInfo) -> Report {
         visible,
         cpus: cpus.to_string(),
         why: env::var(variables::WHY).ok(),
-        check: None,
     }
 }
 

@@ -5,20 +5,22 @@
 //! | `gather` | what the process has, as `--json` prints it |
 //! | `table` | the same as a line for people |
 //! | `check` | what is wrong with it |
-//! | `circle`, `meet` | which ranks of the node belong together, and how they meet |
+//! | `peers`, `exchange` | which ranks of the node belong together, and how they compare |
 //!
 //! What does *not* live here: what a process should get, which is the plan's.
 
 mod check;
-mod circle;
+mod exchange;
 mod gather;
-mod meet;
+mod peers;
 mod table;
 
 use std::env;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
+
+use serde::Serialize;
 
 use super::{CommandError, MachineArgs, complain, output};
 use check::Findings;
@@ -65,9 +67,8 @@ pub struct ReportArgs {
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// The other ranks could not be met.
-    #[error("cannot meet the other ranks: {0}")]
-    Meet(io::Error),
+    #[error("cannot compare with the other ranks: {0}")]
+    Exchange(io::Error),
 }
 
 /// Prints the report.
@@ -86,38 +87,48 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<ExitCode, CommandEr
         (Ok(node), Ok(reach)) => Some(Machine { node, reach }),
         _ => None,
     };
-    let mut report = gather(machine.as_ref(), &rank_info);
-    if args.check {
-        let time = Duration::from_secs(args.wait);
-        let findings = check::check(&report, &rank_info, time, &env).map_err(ReportError::Meet)?;
-        report.check = Some(findings);
-    }
-    print(args, &report, out)?;
-    Ok(match report.check {
+    let report = gather(machine.as_ref(), &rank_info);
+    let time = Duration::from_secs(args.wait);
+    let check = args.check.then(|| check::check(&report, &rank_info, time, &env)).transpose();
+    let checked = Checked { report, check: check.map_err(ReportError::Exchange)? };
+    print(args, &checked, out)?;
+    let Checked { report, check } = checked;
+    Ok(match check {
         Some(findings) => judge(&findings, &report.host, report.rank, args.wait),
         None => ExitCode::SUCCESS,
     })
 }
 
-fn print(args: &ReportArgs, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+/// What is printed.
+#[derive(Serialize)]
+struct Checked {
+    #[serde(flatten)]
+    report: Report,
+    /// Only with `--check`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<Findings>,
+}
+
+fn print(args: &ReportArgs, checked: &Checked, out: &mut dyn Write) -> io::Result<()> {
     if args.json {
-        return output::json(report, out);
+        return output::json(checked, out);
     }
+    let report = &checked.report;
     let why = args.why.then(|| report.why.as_deref().unwrap_or("not given by gpubind"));
     let header = if args.header { row(NAMES, args.why.then_some("WHY")) } else { String::new() };
     let line = row(columns(report).each_ref().map(String::as_str), why);
     out.write_all(format!("{header}{line}").as_bytes())
 }
 
-/// Says who was not heard, and what is wrong.
+/// Says who has not answered, and what is wrong.
 fn judge(findings: &Findings, host: &str, rank: Option<u32>, wait: u64) -> ExitCode {
     let who = rank.map_or_else(|| format!("on {host}"), |rank| format!("rank {rank} on {host}"));
-    if !findings.not_heard.is_empty() {
-        let places: Vec<String> = findings.not_heard.iter().map(usize::to_string).collect();
+    if !findings.no_reply.is_empty() {
+        let silent: Vec<String> = findings.no_reply.iter().map(usize::to_string).collect();
         eprintln!(
-            "gpubind: {who}: not heard within {wait} s, so that sharing with them is not known: \
-             local ranks {}",
-            places.join(",")
+            "gpubind: {who}: no answer from local ranks {} within {wait} s; cannot tell whether \
+             they share this GPU",
+            silent.join(",")
         );
     }
     if findings.wrong.is_empty() {
