@@ -126,11 +126,13 @@ fn the_texts_are_as_reviewed() {
 
 #[test]
 fn the_json_has_the_documented_form() {
+    // The same form as in `topo --json` and `report --json`.
+    let device = |index: u32, uuid: &str, pci: &str| {
+        json!({"index": index, "minor": index, "uuid": uuid, "pci": pci, "name": "NVIDIA A40",
+               "numa": [1], "cpus": "4-7", "mig": null})
+    };
     let expected = json!({
-        "devices": [
-            {"index": 1, "uuid": "GPU-b", "pci": "0000:41:00.0", "numa": [1], "cpus": "4-7"},
-            {"index": 2, "uuid": "GPU-c", "pci": "0000:81:00.0", "numa": [1], "cpus": "4-7"},
-        ],
+        "devices": [device(1, "GPU-b", "0000:41:00.0"), device(2, "GPU-c", "0000:81:00.0")],
         "tasks": [
             {"local_rank": 0, "devices": [1], "visible": "1", "cpus": "8-9"},
             {"local_rank": 1, "devices": [2], "visible": "2", "cpus": "3-4"},

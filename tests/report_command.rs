@@ -155,8 +155,9 @@ fn mig_instances_are_told() {
     let gpu = node.gpus.iter().find(|gpu| !gpu.mig.is_empty()).unwrap();
     let env = [("CUDA_VISIBLE_DEVICES", gpu.mig[1].uuid.as_str())];
     let found = json(&report(&fake, &env, &["--json"]));
-    let expected = serde_json::json!({"gi": gpu.mig[1].gi, "ci": gpu.mig[1].ci});
-    assert_eq!(found["devices"][0]["mig"], expected);
+    let (instance, mig) = (&found["devices"][0]["mig"], &gpu.mig[1]);
+    assert_eq!((&instance["gi"], &instance["ci"]), (&mig.gi.into(), &mig.ci.into()));
+    assert_eq!(instance["profile"].as_str(), mig.profile.as_deref());
     assert_eq!(found["devices"][0]["uuid"], gpu.mig[1].uuid.as_str());
     let line = text(&report(&fake, &env, &[]).stdout);
     assert!(line.contains(&format!("{} MIG {}/{}  ", gpu.index, gpu.mig[1].gi, gpu.mig[1].ci)));

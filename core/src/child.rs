@@ -11,8 +11,9 @@ use std::env;
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -167,6 +168,19 @@ pub fn run_any(
 /// What a program is called in messages, and calls itself.
 fn name(program: &Path) -> String {
     if program == Path::new(SELF) { "gpubind".to_owned() } else { program.display().to_string() }
+}
+
+/// Where the search path has a program; one that is named with a `/` is its own place.
+pub fn find_program(name: impl AsRef<Path>) -> Option<PathBuf> {
+    let name = name.as_ref();
+    let is_program = |file: &PathBuf| {
+        file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    if name.as_os_str().as_encoded_bytes().contains(&b'/') {
+        return Some(name.to_owned()).filter(is_program);
+    }
+    let path = env::var_os(variables::PATH)?;
+    env::split_paths(&path).map(|folder| folder.join(name)).find(is_program)
 }
 
 /// What a child wrote.

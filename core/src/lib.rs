@@ -16,6 +16,7 @@
 //! | [`plan`] | who gets what: cost, solver, the plan |
 //! | [`bind`] | what that makes of a process's environment |
 //! | [`child`] | running a program with a deadline |
+//! | [`words`] | wording that several messages share |
 //! | [`trusted`] | opening files that only root can have written |
 //!
 //! Each module uses only those above it in this order: `variables`, `trusted`,
@@ -31,6 +32,7 @@ pub mod site;
 mod slurm_version;
 pub mod step;
 pub mod trusted;
+pub mod words;
 
 pub use gpubind_shim_core::variables;
 pub use slurm_version::plugin_version;

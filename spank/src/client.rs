@@ -2,8 +2,6 @@
 
 use std::env;
 use std::ffi::OsStr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::exit;
 
 use gpubind_core::bind::leftovers;
@@ -76,14 +74,7 @@ fn command(name: &OsStr) -> Option<Command> {
 
 /// Whether a word names a program that can be run.
 fn is_program(word: &OsStr) -> bool {
-    let executable = |file: &Path| {
-        file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-    };
-    if word.as_encoded_bytes().contains(&b'/') {
-        return executable(Path::new(word));
-    }
-    let path = env::var_os(variables::PATH).unwrap_or_default();
-    env::split_paths(&path).any(|folder| executable(&folder.join(word)))
+    gpubind_core::child::find_program(word).is_some()
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -6,6 +6,7 @@
 
 mod check;
 mod config;
+mod device_json;
 mod exec;
 mod machine_args;
 mod output;

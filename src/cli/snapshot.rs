@@ -23,6 +23,7 @@ use gpubind_core::node::snapshot::{
     Fingerprint, MAX_AGE, SaveError, Snapshot, SnapshotError, make_folder,
 };
 use gpubind_core::node::{Node, Roots};
+use gpubind_core::words::count;
 
 /// How long to wait for another `gpubind snapshot`. Without persistence mode
 /// NVML takes up to 3 s for each GPU of the machine.
@@ -227,10 +228,6 @@ fn lock(folder: &Path) -> Result<File, SaveError> {
 
 /// One line: what is there, and what cannot be used.
 fn summary(node: &Node) -> String {
-    let plural = |count: usize, one: &str| match count {
-        1 => format!("1 {one}"),
-        _ => format!("{count} {one}s"),
-    };
     let mut models: Vec<(&str, usize)> = Vec::new();
     for gpu in &node.gpus {
         let name = gpu.name.known().map_or("unknown model", String::as_str);
@@ -241,19 +238,19 @@ fn summary(node: &Node) -> String {
     }
     let models: Vec<String> =
         models.iter().map(|(model, count)| format!("{count}x {model}")).collect();
-    let mut line = plural(node.gpus.len(), "GPU");
+    let mut line = count(node.gpus.len(), "GPU");
     if !models.is_empty() {
         line += &format!(" ({})", models.join(", "));
     }
     let instances: usize = node.gpus.iter().map(|gpu| gpu.mig.len()).sum();
     if instances > 0 {
-        line += &format!(", {}", plural(instances, "MIG instance"));
+        line += &format!(", {}", count(instances, "MIG instance"));
     }
     if let Some(driver) = &node.driver {
         line += &format!(", driver {driver}");
     }
     let with_cpus = node.numa.iter().filter(|numa| !numa.cpus.is_empty()).count();
-    line += &format!(", {} with CPUs", plural(with_cpus, "NUMA node"));
+    line += &format!(", {} with CPUs", count(with_cpus, "NUMA node"));
     for unusable in &node.unusable {
         let pci = unusable.pci.map_or_else(String::new, |pci| format!(" at {pci}"));
         line +=

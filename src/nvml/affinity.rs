@@ -83,17 +83,7 @@ fn with_cpus(ids: Probed<Vec<u32>>, reader: &Reader, own: Probed<u32>) -> Probed
 
 /// The numbers of the bits that are set; an empty mask tells nothing.
 fn mask(words: Probed<Vec<std::ffi::c_ulong>>) -> Probed<IdSet> {
-    let bits = std::ffi::c_ulong::BITS as usize;
-    let set = words.map(|words| {
-        words
-            .iter()
-            .enumerate()
-            .flat_map(|(at, word)| {
-                (0..bits).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at * bits + bit)
-            })
-            .collect::<IdSet>()
-    });
-    match set {
+    match words.map(IdSet::from_words) {
         Probed::Known(set) if set.is_empty() => Probed::Unsupported,
         set => set,
     }

@@ -7,15 +7,8 @@
 //! everyone. When all GPUs are taken, all become free again. 22.05 chooses among
 //! near GPUs only and may pile tasks up; that is not modelled.
 
+use gpubind_core::bind::Locality;
 use gpubind_core::node::{Device, IdSet, Node};
-
-/// How well a GPU suits a task; the smallest is taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Nearness {
-    Holds,
-    Overlaps,
-    Elsewhere,
-}
 
 /// The position in `devices` that each task would get. The GPUs' local CPUs
 /// stand for Cores, which is what AutoDetect=nvml makes of them. A task of
@@ -32,7 +25,7 @@ pub fn slurm_single(node: &Node, devices: &[Device], tasks: &[IdSet]) -> Vec<usi
             taken.fill(false);
         }
         let free = taken.iter().zip(devices).enumerate().filter(|(_, (taken, _))| !**taken);
-        let best = free.min_by_key(|(_, (_, device))| fit(node, **device, cpus));
+        let best = free.min_by_key(|(_, (_, device))| preference(node, **device, cpus));
         let Some(position) = best.map(|(position, _)| position) else { break };
         if let Some(taken) = taken.get_mut(position) {
             *taken = true;
@@ -42,15 +35,13 @@ pub fn slurm_single(node: &Node, devices: &[Device], tasks: &[IdSet]) -> Vec<usi
     list
 }
 
-fn fit(node: &Node, device: Device, cpus: &IdSet) -> Nearness {
-    let Some(cores) = node.gpu(device).and_then(|gpu| gpu.cpus.known()) else {
-        return Nearness::Holds;
-    };
-    match cpus.common(cores) {
-        _ if cpus.is_empty() => Nearness::Overlaps,
-        0 => Nearness::Elsewhere,
-        common if common == cpus.count() => Nearness::Holds,
-        _ => Nearness::Overlaps,
+/// How well a GPU suits a task; the smallest is taken.
+fn preference(node: &Node, device: Device, cpus: &IdSet) -> u8 {
+    let gpu = node.gpu(device).filter(|gpu| gpu.cpus.known().is_some());
+    match gpu.map(|gpu| Locality::of(cpus, gpu)) {
+        None | Some(Locality::Local) => 0,
+        Some(Locality::Partly | Locality::Unknown) => 1,
+        Some(Locality::Remote) => 2,
     }
 }
 

@@ -17,7 +17,7 @@ pub const MAX_CPU: usize = 65_535;
 /// cputopology.rst); the empty set is the empty text.
 ///
 /// ```
-/// use gpubind::node::IdSet;
+/// use gpubind_core::node::IdSet;
 /// let cpus: IdSet = "0-2,8".parse().unwrap();
 /// assert_eq!(cpus.count(), 4);
 /// assert_eq!(cpus.to_string(), "0-2,8");
@@ -72,6 +72,16 @@ impl IdSet {
     /// The CPUs that both sets hold.
     pub fn intersection(&self, other: &IdSet) -> IdSet {
         self.0.intersection(&other.0).collect()
+    }
+
+    /// The numbers of the bits that are set, as the kernel and NVML write masks: word by
+    /// word, the lowest bit first.
+    pub fn from_words(words: impl IntoIterator<Item = u64>) -> IdSet {
+        let bits = u64::BITS as usize;
+        let of_word = |(at, word): (usize, u64)| {
+            (0..bits).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at * bits + bit)
+        };
+        words.into_iter().enumerate().flat_map(of_word).collect()
     }
 
     /// Reads a hexadecimal mask as Slurm writes it in SLURM_CPU_BIND_LIST: bit

@@ -13,7 +13,7 @@ const ENTRIES: usize = 4096;
 /// `/`, or another folder for containers, tests and fake machines.
 ///
 /// ```
-/// use gpubind::node::Roots;
+/// use gpubind_core::node::Roots;
 /// assert_eq!(Roots::new("/").sys().to_str(), Some("/sys"));
 /// assert_eq!(Roots::new("/tmp/m").snapshot().to_str(), Some("/tmp/m/run/gpubind/node.json"));
 /// ```

@@ -58,11 +58,8 @@ impl Affinity {
 
     /// The CPUs of all tasks, by local rank; `None` unless all are known.
     pub fn of_all_tasks(&self) -> Option<Vec<IdSet>> {
-        let bits = |(at, word): (usize, &AtomicU64)| {
-            let word = word.load(Ordering::Relaxed);
-            (0..BITS).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at * BITS + bit)
-        };
-        let set = |mask: &[AtomicU64]| mask.iter().enumerate().flat_map(bits).collect::<IdSet>();
+        let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let set = |mask: &[AtomicU64]| IdSet::from_words(mask.iter().map(word));
         self.masks
             .chunks(WORDS)
             .map(|mask| Some(set(mask)).filter(|cpus| !cpus.is_empty()))

@@ -1,26 +1,15 @@
 //! Other programs, run with a deadline: Slurm's commands, and gpubind itself.
 
 use gpubind_core::variables;
-use std::env;
 use std::ffi::OsString;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use gpubind_core::child::Output;
+use gpubind_core::child::{Output, find_program};
 use gpubind_core::trusted::{ROOT, trusted_program};
 
 /// Slurm's commands wait for up to a minute where they find no configuration.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Where the search path has a program.
-pub fn find(name: &str) -> Option<PathBuf> {
-    let path = env::var_os(variables::PATH)?;
-    let executable = |file: &PathBuf| {
-        file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-    };
-    env::split_paths(&path).map(|folder| folder.join(name)).find(executable)
-}
 
 /// Runs a program that must succeed, or says in words why there is no answer. Root
 /// runs only what is root's.
@@ -45,7 +34,8 @@ pub fn slurm(
     conf: Option<&Path>,
     more: &[(&str, OsString)],
 ) -> Result<Output, String> {
-    let program = find(name).ok_or_else(|| format!("there is no {name} on this machine"))?;
+    let program =
+        find_program(name).ok_or_else(|| format!("there is no {name} on this machine"))?;
     let mut env = vec![("LC_ALL", OsString::from("C"))];
     env.extend(conf.map(|conf| (variables::SLURM_CONF, conf.as_os_str().to_owned())));
     env.extend_from_slice(more);

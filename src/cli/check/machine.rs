@@ -8,6 +8,7 @@ use super::message::{Finding, Message, messages};
 use gpubind_core::node::snapshot::{Snapshot, SnapshotError};
 use gpubind_core::node::{Gpu, Node, Probed, Roots, UnusableGpu};
 use gpubind_core::trusted::TrustError;
+use gpubind_core::words::count;
 
 messages! {
     NVML = Ok, "nvml", "{gpus}, driver {driver}, read in {seconds} s";
@@ -85,10 +86,7 @@ fn nvml(facts: &Facts) -> Finding {
     if *took > deadline / 2 {
         return NVML_SLOW.with(&[("seconds", &seconds), ("deadline", &deadline.as_secs())]);
     }
-    let gpus = match node.gpus.len() {
-        1 => "1 GPU".to_owned(),
-        count => format!("{count} GPUs"),
-    };
+    let gpus = count(node.gpus.len(), "GPU");
     let driver = node.driver.as_deref().unwrap_or("unknown");
     NVML.with(&[("gpus", &gpus), ("driver", &driver), ("seconds", &seconds)])
 }

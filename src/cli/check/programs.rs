@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::child;
 use super::facts::Facts;
 use super::message::{Finding, messages};
+use gpubind_core::child::find_program;
 use gpubind_core::trusted::{ROOT, trusted_program};
 use gpubind_core::variables;
 
@@ -76,7 +77,7 @@ fn shim(file: &Path) -> Finding {
     if let Err(why) = trusted_program(file, ROOT) {
         return SHIM_UNSAFE.with(&[("why", &why)]);
     }
-    let Some(program) = child::find("true") else {
+    let Some(program) = find_program("true") else {
         return SHIM_UNKNOWN.with(&[("why", &"there is no program `true` to load it into")]);
     };
     let env = [(variables::LD_PRELOAD, OsString::from(file))];

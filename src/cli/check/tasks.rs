@@ -4,6 +4,7 @@ use super::facts::Facts;
 use super::message::{Finding, messages};
 use crate::slurm::Distribution;
 use crate::slurm::{self, SlurmConf, task_plugins};
+use gpubind_core::words::count;
 
 messages! {
     UNKNOWN = Note, "tasks", "not checked: {why}";
@@ -125,15 +126,11 @@ fn placement(facts: &Facts) -> Finding {
         Distribution::Block => "block by block",
         Distribution::Cyclic => "in turn",
     };
-    let sockets = match placed.sockets {
-        1 => "1 socket".to_owned(),
-        count => format!("{count} sockets"),
-    };
     let message = if placed.planned == 0 { &PLACEMENT } else { &PLACEMENT_FAR };
     message.with(&[
         ("gpus", &placed.ranks),
         ("way", &way),
-        ("sockets", &sockets),
+        ("sockets", &count(placed.sockets, "socket")),
         ("naive", &placed.naive),
         ("planned", &placed.planned),
     ])

@@ -5,9 +5,9 @@ use gpubind_core::variables;
 
 use super::near::Near;
 use super::scenario::{Mapping, Scenario};
-use super::sentence::count;
 use super::table::{cost_table, cpu_list, names, table};
 use crate::cli::output::lines;
+use gpubind_core::words::count;
 
 /// The whole output.
 pub(super) fn text(scenario: &Scenario, compared: &[Mapping], colour: bool) -> String {

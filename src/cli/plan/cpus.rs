@@ -5,6 +5,7 @@ use crate::slurm::{Distribution, Layout, layout};
 use gpubind_core::node::{IdSet, IdSetError, Node};
 use gpubind_core::plan::MAX_TASKS;
 use gpubind_core::step::{CpuBindError, task_cpus};
+use gpubind_core::words::count;
 
 /// What is wrong with the options about CPUs.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -189,8 +190,7 @@ fn dealt(args: &PlanArgs, node: &Node, tasks: usize) -> Result<Tasks, Wrong> {
         layout(node, tasks, args.cpus_per_task, distribution)?;
     let mut source = match cpus_per_task {
         Some(each) => {
-            let sockets =
-                if sockets == 1 { "1 socket".to_owned() } else { format!("{sockets} sockets") };
+            let sockets = count(sockets, "socket");
             format!("CPUs: {each} for each task, from {sockets} with --distribution={name}")
         }
         None if all.is_empty() => "CPUs: unknown on this node; --cpus gives them".to_owned(),

@@ -4,13 +4,14 @@
 use serde::Serialize;
 
 use super::scenario::{Mapping, Scenario};
-use gpubind_core::node::{Device, Node};
+use crate::cli::device_json::{DeviceJson, MigJson};
+use gpubind_core::node::Device;
 use gpubind_core::plan::Cost;
 
 /// `gpubind plan --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct PlanJson {
-    devices: Vec<DeviceJson>,
+    devices: Vec<StepDeviceJson>,
     tasks: Vec<TaskJson>,
     cost: CostJson,
     naive: CostJson,
@@ -19,14 +20,12 @@ pub(super) struct PlanJson {
     compare: Option<Vec<MappingJson>>,
 }
 
-/// A device of the step. For a MIG instance all but the UUID is its GPU's.
+/// A device of the step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct DeviceJson {
-    index: u32,
-    uuid: Option<String>,
-    pci: Option<String>,
-    numa: Option<Vec<u32>>,
-    cpus: Option<String>,
+struct StepDeviceJson {
+    #[serde(flatten)]
+    device: DeviceJson,
+    mig: Option<MigJson>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -64,7 +63,12 @@ impl PlanJson {
             cost: mapping.cost.into(),
         };
         PlanJson {
-            devices: scenario.devices.iter().filter_map(|at| DeviceJson::new(node, *at)).collect(),
+            devices: scenario
+                .devices
+                .iter()
+                .filter_map(|device| DeviceJson::of(node, *device))
+                .map(|(device, mig)| StepDeviceJson { device, mig })
+                .collect(),
             tasks: tasks
                 .map(|(((local_rank, devices), cpus), visible)| TaskJson {
                     local_rank,
@@ -77,19 +81,6 @@ impl PlanJson {
             naive: plan.naive.into(),
             compare: compared.map(|compared| compared.iter().map(mapping).collect()),
         }
-    }
-}
-
-impl DeviceJson {
-    fn new(node: &Node, device: Device) -> Option<DeviceJson> {
-        let gpu = node.gpu(device)?;
-        Some(DeviceJson {
-            index: gpu.index,
-            uuid: node.uuid(device).map(str::to_owned),
-            pci: gpu.pci.known().map(|pci| pci.to_string()),
-            numa: gpu.numa.known().cloned(),
-            cpus: gpu.cpus.known().map(ToString::to_string),
-        })
     }
 }
 

@@ -78,8 +78,3 @@ fn away(node: &Node, devices: &[Vec<Device>], scenario: &Scenario) -> usize {
     let tasks = devices.iter().zip(&scenario.tasks);
     tasks.filter(|(devices, cpus)| Near::of(node, devices, cpus).is_away()).count()
 }
-
-/// `1 task`, `2 tasks`.
-pub(super) fn count(count: usize, one: &str) -> String {
-    if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
-}

@@ -8,10 +8,11 @@ use crate::cli::output::lines;
 use super::devices::ranges;
 use super::near::Near;
 use super::scenario::Scenario;
-use super::sentence::{self, count};
+use super::sentence;
 use gpubind_core::node::{Device, IdSet, Link, Node};
 use gpubind_core::plan::{Cost, Why};
 use gpubind_core::request::{Ids, Mode};
+use gpubind_core::words::count;
 
 /// Lists longer than this are cut; `--json` has them whole.
 const LONGEST_LIST: usize = 44;

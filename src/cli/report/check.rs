@@ -73,8 +73,10 @@ pub fn check(
 
 /// The devices that the process is to use, as it tells the others.
 fn own(report: &Report, env: &dyn Fn(&str) -> Option<String>) -> Vec<Own> {
-    let seen =
-        report.devices.iter().map(|device| Own { index: device.index, uuid: device.uuid.clone() });
+    let seen = report
+        .devices
+        .iter()
+        .map(|device| Own { index: device.device.index, uuid: device.device.uuid.clone() });
     let seen: Vec<Own> = seen.collect();
     gather::own(&seen, |own| own.uuid.clone(), &facts(report, env))
 }
@@ -126,7 +128,7 @@ fn alone(
     for device in report.devices.iter().filter(|device| !device.reachable) {
         wrong.push(format!(
             "GPU {} is not reachable: its device file may not be opened (device cgroup, file mode)",
-            device.index
+            device.device.index
         ));
     }
     let facts = facts(report, env);

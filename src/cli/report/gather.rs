@@ -4,6 +4,7 @@ use std::env;
 
 use serde::Serialize;
 
+use crate::cli::device_json::{DeviceJson, MigJson};
 use gpubind_core::bind::Locality;
 use gpubind_core::node::{Device, IdSet, Node};
 use gpubind_core::request::Request;
@@ -35,22 +36,13 @@ pub struct Report {
 
 #[derive(Debug, Serialize)]
 pub struct DeviceReport {
-    pub index: u32,
-    pub pci: Option<String>,
-    pub uuid: Option<String>,
-    pub mig: Option<MigReport>,
-    pub numa: Option<Vec<u32>>,
+    #[serde(flatten)]
+    pub device: DeviceJson,
+    pub mig: Option<MigJson>,
     /// `local`, `partly local`, `remote`, or null.
     pub locality: Option<String>,
     /// Whether the process may open its device file.
     pub reachable: bool,
-}
-
-/// The numbers of a MIG instance on its GPU.
-#[derive(Debug, Serialize)]
-pub struct MigReport {
-    pub gi: u32,
-    pub ci: u32,
 }
 
 /// The step's devices besides the process's own, which it may see as well.
@@ -105,14 +97,11 @@ pub fn is_sharing_wanted() -> bool {
 
 fn describe(machine: &Machine, device: Device, cpus: &IdSet) -> Option<DeviceReport> {
     let gpu = machine.node.gpu(device)?;
-    let mig = device.mig.and_then(|mig| gpu.mig.get(mig));
     let locality = Some(Locality::of(cpus, gpu)).filter(|known| *known != Locality::Unknown);
+    let (json, mig) = DeviceJson::of(machine.node, device)?;
     Some(DeviceReport {
-        index: gpu.index,
-        pci: gpu.pci.known().map(|pci| pci.to_string()),
-        uuid: machine.node.uuid(device).map(str::to_owned),
-        mig: mig.map(|mig| MigReport { gi: mig.gi, ci: mig.ci }),
-        numa: gpu.numa.known().cloned(),
+        device: json,
+        mig,
         locality: locality.map(|locality| locality.to_string()),
         reachable: machine.reach.gpus.get(device.gpu).copied().unwrap_or(true),
     })

@@ -38,7 +38,7 @@ pub fn columns(report: &Report) -> [String; COLUMNS] {
     let name = of_first(&|first| {
         let mig = first.mig.as_ref();
         let mig = mig.map_or_else(String::new, |mig| format!(" MIG {}/{}", mig.gi, mig.ci));
-        Some(format!("{}{mig}", first.index))
+        Some(format!("{}{mig}", first.device.index))
     });
     let gpu = match report.devices.len() {
         0 | 1 => name,
@@ -51,10 +51,10 @@ pub fn columns(report: &Report) -> [String; COLUMNS] {
         report.host.clone(),
         number(report.local_rank.map(|rank| rank.to_string())),
         gpu,
-        of_first(&|first| first.pci.clone()),
+        of_first(&|first| first.device.pci.clone()),
         // The first group tells GPUs of a node apart; --json has it whole.
-        of_first(&|first| Some(first.uuid.as_ref()?.chars().take(12).collect())),
-        of_first(&|first| first.numa.as_ref().map(numa)),
+        of_first(&|first| Some(first.device.uuid.as_ref()?.chars().take(12).collect())),
+        of_first(&|first| first.device.numa.as_ref().map(numa)),
         report.cpus.clone(),
         of_first(&|first| match first.reachable {
             true => first.locality.clone(),

@@ -3,9 +3,8 @@
 
 use serde::Serialize;
 
-use gpubind_core::node::{
-    Gpu, Link, MigInstance, Nic, Node, NumaNode, PciAddress, Probed, UnusableGpu,
-};
+use crate::cli::device_json::{DeviceJson, MigJson, known, pci};
+use gpubind_core::node::{Gpu, Link, Nic, Node, NumaNode, UnusableGpu};
 
 /// `gpubind topo --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -15,29 +14,16 @@ pub struct TopoJson {
     links: Vec<Vec<Option<String>>>,
     nics: Vec<NicJson>,
     numa: Vec<NumaJson>,
-    unusable: Vec<SickJson>,
+    unusable: Vec<UnusableJson>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct GpuJson {
-    index: u32,
-    minor: Option<u32>,
-    uuid: Option<String>,
-    pci: Option<String>,
-    name: Option<String>,
-    cpus: Option<String>,
-    numa: Option<Vec<u32>>,
+    #[serde(flatten)]
+    device: DeviceJson,
     gpu_numa_id: Option<u32>,
     mig_mode: Option<bool>,
     mig: Option<Vec<MigJson>>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct MigJson {
-    gi: u32,
-    ci: u32,
-    uuid: String,
-    profile: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -55,7 +41,7 @@ struct NumaJson {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct SickJson {
+struct UnusableJson {
     index: u32,
     minor: Option<u32>,
     pci: Option<String>,
@@ -70,7 +56,7 @@ impl From<&Node> for TopoJson {
             links: node.links.iter().map(|row| links(row)).collect(),
             nics: node.nics.iter().map(NicJson::from).collect(),
             numa: node.numa.iter().map(NumaJson::from).collect(),
-            unusable: node.unusable.iter().map(SickJson::from).collect(),
+            unusable: node.unusable.iter().map(UnusableJson::from).collect(),
         }
     }
 }
@@ -79,24 +65,11 @@ impl From<&Gpu> for GpuJson {
     fn from(gpu: &Gpu) -> GpuJson {
         let mig: Vec<MigJson> = gpu.mig.iter().map(MigJson::from).collect();
         GpuJson {
-            index: gpu.index,
-            minor: known(&gpu.minor),
-            uuid: known(&gpu.uuid),
-            pci: pci(gpu.pci),
-            name: known(&gpu.name),
-            cpus: gpu.cpus.known().map(ToString::to_string),
-            numa: known(&gpu.numa),
+            device: DeviceJson::from(gpu),
             gpu_numa_id: known(&gpu.gpu_numa_id),
             mig_mode: known(&gpu.mig_mode),
             mig: (!mig.is_empty() || gpu.mig_mode.known().is_some()).then_some(mig),
         }
-    }
-}
-
-impl From<&MigInstance> for MigJson {
-    fn from(mig: &MigInstance) -> MigJson {
-        let MigInstance { gi, ci, uuid, profile } = mig.clone();
-        MigJson { gi, ci, uuid, profile }
     }
 }
 
@@ -113,19 +86,11 @@ impl From<&NumaNode> for NumaJson {
     }
 }
 
-impl From<&UnusableGpu> for SickJson {
-    fn from(unusable: &UnusableGpu) -> SickJson {
+impl From<&UnusableGpu> for UnusableJson {
+    fn from(unusable: &UnusableGpu) -> UnusableJson {
         let UnusableGpu { index, minor, code, .. } = *unusable;
-        SickJson { index, minor, pci: unusable.pci.and_then(pci), code }
+        UnusableJson { index, minor, pci: unusable.pci.and_then(pci), code }
     }
-}
-
-fn known<T: Clone>(fact: &Probed<T>) -> Option<T> {
-    fact.known().cloned()
-}
-
-fn pci(address: PciAddress) -> Option<String> {
-    address.known().map(|address| address.to_string())
 }
 
 fn links(links: &[Link]) -> Vec<Option<String>> {

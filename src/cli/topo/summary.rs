@@ -2,6 +2,7 @@
 
 use super::matrix::{id_list, why_unusable};
 use gpubind_core::node::{Gpu, Link, Node};
+use gpubind_core::words::count;
 
 /// One paragraph: how many GPUs, where, how they are joined, and what an admin
 /// should know.
@@ -18,8 +19,7 @@ pub(super) fn text(node: &Node) -> String {
 fn gpus(node: &Node) -> String {
     let mut text = match node.gpus.len() {
         0 => return "no usable GPU".to_owned(),
-        1 => "1 GPU".to_owned(),
-        count => format!("{count} GPUs"),
+        number => count(number, "GPU"),
     };
     let mut models: Vec<(&str, usize)> = Vec::new();
     for name in node.gpus.iter().filter_map(|gpu| gpu.name.known()) {
@@ -170,20 +170,19 @@ fn nics(node: &Node) -> Option<String> {
         .iter()
         .filter(|nic| nic.links.iter().any(|link| matches!(link, Link::Pix | Link::Pxb)));
     let near = near.count();
-    let count = match node.nics.len() {
+    let adapters = match node.nics.len() {
         0 => return None,
         1 if near == 1 => {
             return Some("1 network adapter, behind a PCIe switch with a GPU".to_owned());
         }
-        1 => "1 network adapter".to_owned(),
-        count => format!("{count} network adapters"),
+        number => count(number, "network adapter"),
     };
     let near = match near {
         0 => "none".to_owned(),
         near if near == node.nics.len() => "all".to_owned(),
         near => near.to_string(),
     };
-    Some(format!("{count}, {near} behind a PCIe switch with a GPU"))
+    Some(format!("{adapters}, {near} behind a PCIe switch with a GPU"))
 }
 
 fn mig(node: &Node) -> Option<String> {
@@ -193,11 +192,10 @@ fn mig(node: &Node) -> Option<String> {
     (!list.is_empty()).then(|| format!("MIG is on: {}", list.join(", ")))
 }
 
-fn instances(count: usize) -> String {
-    match count {
+fn instances(number: usize) -> String {
+    match number {
         0 => "no instance".to_owned(),
-        1 => "1 instance".to_owned(),
-        count => format!("{count} instances"),
+        number => count(number, "instance"),
     }
 }
 

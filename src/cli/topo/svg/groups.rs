@@ -4,11 +4,8 @@
 //! NUMA distances, where those are known; switches from the links.
 
 use crate::cli::topo::matrix::id_list;
-use gpubind_core::node::{Gpu, IdSet, Link, Nic, Node, NumaNode};
-
-/// NUMA nodes nearer than this share a socket: ACPI's SLIT calls 20 remote, and
-/// firmware that parts a socket into several nodes says 11 to 16 inside it.
-const REMOTE: u32 = 20;
+use crate::slurm;
+use gpubind_core::node::{Gpu, IdSet, Link, Nic, Node};
 
 /// All that is drawn, from left to right. Devices are positions in the node's
 /// lists.
@@ -211,18 +208,14 @@ fn add_empty_nodes(node: &Node, places: &mut Vec<Place>) {
 
 /// Puts places into sockets, by the distances of their NUMA nodes.
 fn sockets(node: &Node, places: Vec<Place>) -> Vec<Socket> {
-    let with_cpus = node.numa.iter().filter(|numa| !numa.cpus.is_empty());
-    let mut sockets: Vec<Vec<u32>> = Vec::new();
-    for numa in with_cpus {
-        let near = |other: &u32| distance(node, numa, *other).is_some_and(|d| d < REMOTE);
-        if numa.distance.is_empty() {
-            return vec![Socket { title: None, places }];
-        }
-        match sockets.iter_mut().find(|socket| socket.iter().any(near)) {
-            Some(socket) => socket.push(numa.id),
-            None => sockets.push(vec![numa.id]),
-        }
+    let mut with_cpus = node.numa.iter().filter(|numa| !numa.cpus.is_empty());
+    if with_cpus.any(|numa| numa.distance.is_empty()) {
+        return vec![Socket { title: None, places }];
     }
+    let ids = |socket: Vec<usize>| -> Vec<u32> {
+        socket.iter().filter_map(|at| node.numa.get(*at)).map(|numa| numa.id).collect()
+    };
+    let sockets: Vec<Vec<u32>> = slurm::sockets(node).into_iter().map(ids).collect();
     let home = |place: &Place| {
         sockets
             .iter()
@@ -241,11 +234,6 @@ fn sockets(node: &Node, places: Vec<Place>) -> Vec<Socket> {
     }
     found.retain(|socket| !socket.places.is_empty());
     found
-}
-
-fn distance(node: &Node, from: &NumaNode, to: u32) -> Option<u32> {
-    let at = node.numa.iter().position(|numa| numa.id == to)?;
-    from.distance.get(at).copied()
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use layout::{HEADING, Layout, MARGIN, NORMAL, SMALL, TITLE};
 
 use super::matrix::short_why_sick;
 use gpubind_core::node::{Node, PciAddress};
+use gpubind_core::words;
 
 /// The title is wrapped to at least this width.
 const NARROWEST: f64 = 560.0;
@@ -131,8 +132,7 @@ fn legend(canvas: &mut Canvas, node: &Node, layout: &Layout, top: f64, width: f6
     } else {
         for count in nvlink::counts(node) {
             let (width, colour) = nvlink::stroke(node, count);
-            let plural = if count == 1 { "" } else { "s" };
-            entries.push((Sample::Stroke(width, colour), format!("{count} NVLink{plural}")));
+            entries.push((Sample::Stroke(width, colour), words::count(count as usize, "NVLink")));
         }
     }
     let style = Style { size: NORMAL, bold: false, colour: INK, centred: false };
