@@ -489,3 +489,28 @@ fn verbose_says_who_got_what_and_why() {
     assert!(said.contains(&after["GPUBIND_WHY"]), "{said}");
     assert_eq!(said.lines().count(), 1);
 }
+
+#[test]
+fn what_was_used_instead_is_said_to_who_wants_to_know() {
+    let fake = Fake::with("two-cpu", "").with_devices();
+    let said = |level: &str, args: &[&str]| {
+        let env = [("SLURM_LOCALID", "0"), ("GPUBIND_LOG", level)];
+        let output = exec(&fake, &env, args).args(["--dry-run"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let missing = "gpubind: info: reading NVML; the saved snapshot is not used: there is no ";
+    // Each reading saves one, where root runs this.
+    let forget = || drop(fs::remove_dir_all(fake.roots().run()));
+    assert_eq!(said("", &[]), "");
+    for (level, args) in [("", &["-v"][..]), ("info", &[]), ("", &["--verbose"])] {
+        forget();
+        let said = said(level, args);
+        assert!(said.contains(missing), "{level} {args:?}: {said}");
+        assert!(!said.contains("debug: "), "{said}");
+    }
+    forget();
+    assert!(said("", &["-vv"]).contains("gpubind: debug: running gpubind "));
+    let wrong = said("loud", &[]);
+    assert!(wrong.starts_with("gpubind: ignoring GPUBIND_LOG: `loud` is none of"), "{wrong}");
+}

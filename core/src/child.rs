@@ -133,6 +133,7 @@ pub fn run_any(
 ) -> Result<Output, ProbeError> {
     let name = name(program);
     let begin = Instant::now();
+    tracing::debug!("running {name} {args:?}");
     let mut child = Command::new(program)
         .arg0(&name)
         .args(args)
@@ -153,6 +154,7 @@ pub fn run_any(
         let _ = kill_process_group(group, Signal::KILL);
     }
     let status = reap(&mut child);
+    tracing::debug!("{name} has ended after {:.3} s", begin.elapsed().as_secs_f64());
     match end {
         Ok(End::Exited(output)) => judge(name, output, status),
         Ok(End::Deadline) => Err(ProbeError::Timeout {

@@ -55,7 +55,10 @@ impl MachineArgs {
         let roots = self.roots();
         match Snapshot::load(&roots.snapshot(), &roots, MAX_AGE, SystemTime::now()) {
             Ok(node) => Ok(node),
-            Err(_) => nvml::read(self.nvml.as_deref(), &roots),
+            Err(why) => {
+                tracing::info!("reading NVML; the saved snapshot is not used: {why}");
+                nvml::read(self.nvml.as_deref(), &roots)
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ mod check;
 mod config;
 mod device_json;
 mod exec;
+mod log;
 mod machine_args;
 mod output;
 mod plan;
@@ -21,6 +22,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use tracing::level_filters::LevelFilter;
 
 pub use check::{Level, Message, check_messages};
 pub use machine_args::MachineArgs;
@@ -31,6 +33,8 @@ use crate::nvml::NvmlError;
 #[derive(Debug, Parser)]
 #[command(name = "gpubind", version, arg_required_else_help = true, max_term_width = 100)]
 struct Cli {
+    #[command(flatten)]
+    log: log::LogArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -59,6 +63,10 @@ pub fn command() -> clap::Command {
 /// with exit code 2, as clap has it.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
+    cli.log.start(match &cli.command {
+        Command::Exec(args) => args.least_level(),
+        _ => LevelFilter::OFF,
+    });
     let mut out = io::stdout().lock();
     let ended = match &cli.command {
         Command::Topo(args) => topo::run(args, &mut out),

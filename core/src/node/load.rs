@@ -80,9 +80,13 @@ pub fn load_or_probe(
     let ProbeOptions { roots, program, timeout, max_age, .. } = source;
     let saved = Snapshot::load(&roots.snapshot(), roots, *max_age, SystemTime::now());
     let why = match saved {
-        Ok(node) => return Ok((node, None)),
+        Ok(node) => {
+            tracing::debug!("using the saved snapshot {}", roots.snapshot().display());
+            return Ok((node, None));
+        }
         Err(why) => why,
     };
+    tracing::info!("reading NVML; the saved snapshot is not used: {why}");
     let args = [&["snapshot", "--save", "--show"].map(OsString::from)[..], &source.args()].concat();
     let answer = probe::run(program, &args, *timeout)?;
     match Snapshot::parse(&answer) {

@@ -37,12 +37,16 @@ pub enum LoadProblem {
 /// [`LoadError`].
 pub fn load(path: &Path) -> Result<Option<SiteFile>, LoadError> {
     match read(path) {
-        Err(LoadProblem::Trust(TrustError::Missing(_))) if path == Path::new(SITE_FILE) => Ok(None),
+        Err(LoadProblem::Trust(TrustError::Missing(_))) if path == Path::new(SITE_FILE) => {
+            tracing::debug!("there is no site file {}", path.display());
+            Ok(None)
+        }
         read => read.map(Some).map_err(|why| LoadError { path: path.to_owned(), why }),
     }
 }
 
 fn read(path: &Path) -> Result<SiteFile, LoadProblem> {
     let text = String::from_utf8(read_trusted(path, ROOT, MAX_SIZE)?)?;
+    tracing::debug!("reading the site file {}", path.display());
     Ok(SiteFile::parse(&text, path)?)
 }

@@ -12,6 +12,7 @@ use std::process::{self, Command, ExitCode};
 use std::time::Duration;
 
 use serde::Serialize;
+use tracing::level_filters::LevelFilter;
 
 use super::{CommandError, MachineArgs, USAGE, complain, output};
 use gpubind_core::bind::{
@@ -75,6 +76,13 @@ pub struct ExecArgs {
     /// The command and its arguments
     #[arg(trailing_var_arg = true, value_name = "COMMAND", required_unless_present = "dry_run")]
     command: Vec<OsString>,
+}
+
+impl ExecArgs {
+    /// Who wants to know why a GPU was chosen also wants to know what was missing.
+    pub(super) fn least_level(&self) -> LevelFilter {
+        if self.verbose { LevelFilter::INFO } else { LevelFilter::OFF }
+    }
 }
 
 /// Checks an option's items by themselves, so that a mistake names its option.
