@@ -224,7 +224,7 @@ fn a_node_that_is_set_up_right_is_ok_in_every_line() {
     assert_eq!(said.not_ok(), []);
     let place = host.path("etc/plugstack.conf");
     for (check, text) in [
-        ("slurm-release", "Slurm 24.11, for which the plugin's version word is 0x180b00".into()),
+        ("slurm-release", "Slurm 24.11, for which plugin_version is 0x180b00".into()),
         ("plugin-line", format!("{}:1 loads spank_gpubind.so", place.display())),
         ("plugin-loads", "`srun --help` offers --gpubind".into()),
         ("mig", "off".into()),
@@ -357,7 +357,7 @@ fn slurm_says_whether_it_loads_the_plugin_and_which_release_it_is() {
     host.finds("note", "plugin-loads", &["not checked: ", "srun failed with exit code 1"]);
     host.slurm("21.08.8", "--gpubind=");
     host.change("etc/slurm.conf", "task/cgroup,task/affinity", "task/affinity,task/cgroup");
-    host.finds("broken", "slurm-release", &["Slurm 21.08 is not one of", "22.05 or later"]);
+    host.finds("broken", "slurm-release", &["Slurm 21.08 has no plugin_version", "22.05 or later"]);
     host.slurm("of unknown age", "--gpubind=");
     host.finds("note", "slurm-release", &["`slurm of unknown age` is no version of Slurm"]);
     // Root runs only what is root's.
@@ -420,7 +420,7 @@ fn nvml_that_cannot_be_read_is_broken_and_hides_nothing_else() {
     let mismatch = ("mismatch = true", "NVML failed with code 18", "reload the kernel module");
     let hang = r#"call = [{ name = "nvmlDeviceGetName", gpu = 3, hang = true }]"#;
     let crash = r#"call = [{ name = "nvmlDeviceGetName", gpu = 3, crash = true }]"#;
-    let unread = "ranks get GPUs in the allocation's order";
+    let unread = "ranks get GPUs in index order";
     for (fault, why, advice) in [
         mismatch,
         (hang, "did not finish within 1 s and was killed", unread),

@@ -46,7 +46,7 @@ fn pair(links: &str, end: &str) -> Fake {
 }
 
 #[test]
-fn sick_gpus_are_listed_and_the_others_are_complete() {
+fn unusable_gpus_are_listed_and_the_others_are_complete() {
     let (node, described) = faulty("dgx-a100", "lost = [2]\nreset-required = [5]\nforbidden = [0]");
     assert_eq!(node, described);
     let unusable: Vec<_> = node
@@ -61,7 +61,7 @@ fn sick_gpus_are_listed_and_the_others_are_complete() {
 }
 
 #[test]
-fn a_gpu_that_is_lost_behind_its_handle_is_sick_too() {
+fn a_gpu_that_is_lost_behind_its_handle_is_unusable_too() {
     let fault = "call = [{ name = \"nvmlDeviceGetUUID\", gpu = 1, code = 15 }]";
     let (node, described) = faulty("two-cpu", fault);
     let others: Vec<_> = described.gpus.iter().filter(|gpu| gpu.index != 1).cloned().collect();

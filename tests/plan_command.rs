@@ -380,7 +380,7 @@ fn wrong_input_is_refused_with_one_line() {
 }
 
 #[test]
-fn wrong_devices_of_mig_and_sick_gpus_are_refused_with_the_ways_out() {
+fn wrong_devices_of_mig_and_unusable_gpus_are_refused_with_the_ways_out() {
     for (machine, device, message) in [
         ("a100-mig-mixed", "1", "GPU 1 is in MIG mode; name its instances: MIG-"),
         (

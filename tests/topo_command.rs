@@ -113,7 +113,7 @@ fn the_paragraph_says_what_an_admin_should_know() {
 }
 
 #[test]
-fn sick_gpus_and_mig_instances_are_listed_below_the_matrix() {
+fn unusable_gpus_and_mig_instances_are_listed_below_the_matrix() {
     let machines = machines();
     let unusable = out(&["--from", "-"], &machines["lost-gpu"]);
     assert!(

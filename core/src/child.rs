@@ -282,7 +282,7 @@ fn has_ended(child: &Child) -> Result<bool, Errno> {
 
 /// How a child that is gone has ended.
 enum Status {
-    Told(ExitStatus),
+    Known(ExitStatus),
     /// Someone else in this process has reaped it.
     Reaped,
 }
@@ -292,7 +292,7 @@ fn reap(child: &mut Child) -> Option<Status> {
     let begin = Instant::now();
     loop {
         match child.try_wait() {
-            Ok(Some(status)) => return Some(Status::Told(status)),
+            Ok(Some(status)) => return Some(Status::Known(status)),
             Err(_) => return Some(Status::Reaped),
             Ok(None) if begin.elapsed() >= REAP => return None,
             Ok(None) => thread::sleep(Duration::from_millis(1)),
@@ -301,7 +301,7 @@ fn reap(child: &mut Child) -> Option<Status> {
 }
 
 fn judge(program: String, output: Output, status: Option<Status>) -> Result<Output, ProbeError> {
-    let Some(Status::Told(status)) = status else {
+    let Some(Status::Known(status)) = status else {
         // Its end is not known; the caller checks the output anyway.
         return Ok(output);
     };

@@ -1,4 +1,4 @@
-//! `gpubind config`: what holds on this node, and who says so.
+//! `gpubind config`: the effective settings on this node, and where each comes from.
 
 use std::env;
 use std::io::Write;
@@ -17,7 +17,7 @@ use gpubind_core::site::{
 };
 use gpubind_core::variables;
 
-/// Show the settings that hold on this node, and where each comes from
+/// Show the effective settings on this node, and where each comes from
 ///
 /// The weakest first: built-in, gpubind.toml, its [partition.NAME], its
 /// [constraint.NAME], the plugin's arguments in plugstack.conf, SLURM_GPUBIND. A
@@ -31,10 +31,10 @@ pub struct ConfigArgs {
     /// Slurm's plugstack.conf [default: where Slurm's own configuration has it]
     #[arg(long, value_name = "FILE")]
     plugstack: Option<PathBuf>,
-    /// Show what holds for jobs of this partition
+    /// Show the effective settings for jobs of this partition
     #[arg(long, value_name = "NAME")]
     partition: Option<String>,
-    /// Show what holds for jobs with this constraint
+    /// Show the effective settings for jobs with this constraint
     #[arg(long, value_name = "FEATURES")]
     constraint: Option<String>,
     /// Print a JSON object
@@ -85,7 +85,7 @@ pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitCode, CommandEr
     Ok(ExitCode::SUCCESS)
 }
 
-/// The plugin's arguments. That nothing loads the plugin here is worth a word, but
+/// The plugin's arguments. That nothing loads the plugin here is reported, but
 /// no error: this may be a machine where one tries a site file.
 fn plugstack(named: Option<&Path>) -> Result<PlugstackArgs, ConfigError> {
     let slurm_conf = env::var_os(variables::SLURM_CONF).map(PathBuf::from);

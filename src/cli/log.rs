@@ -43,16 +43,16 @@ impl LogArgs {
         };
         let level = least.max(counted).max(named);
         if level > LevelFilter::OFF {
-            let lines = tracing_subscriber::fmt().event_format(Line).with_max_level(level);
+            let lines = tracing_subscriber::fmt().event_format(PlainLine).with_max_level(level);
             lines.with_writer(io::stderr).init();
         }
     }
 }
 
 /// `gpubind: info: MESSAGE`, as the other lines of the program begin.
-struct Line;
+struct PlainLine;
 
-impl<S, N> FormatEvent<S, N> for Line
+impl<S, N> FormatEvent<S, N> for PlainLine
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,

@@ -1,4 +1,4 @@
-//! The options by which a command is told which machine to look at.
+//! The options by which a command knows which machine to look at.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -47,7 +47,7 @@ impl MachineArgs {
         load_or_probe(&source).map(|(node, _)| node)
     }
 
-    /// The whole machine: from the saved snapshot if it may be believed, else from NVML.
+    /// The whole machine: from the saved snapshot if it can be trusted and is valid, else from NVML.
     ///
     /// # Errors
     /// [`NvmlError`] if neither tells.

@@ -36,11 +36,11 @@ struct Cli {
     #[command(flatten)]
     log: log::LogArgs,
     #[command(subcommand)]
-    command: Command,
+    command: Subcommands,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum Subcommands {
     Topo(topo::TopoArgs),
     Plan(plan::PlanArgs),
     Exec(exec::ExecArgs),
@@ -64,18 +64,18 @@ pub fn command() -> clap::Command {
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     cli.log.start(match &cli.command {
-        Command::Exec(args) => args.least_level(),
+        Subcommands::Exec(args) => args.least_level(),
         _ => LevelFilter::OFF,
     });
     let mut out = io::stdout().lock();
     let ended = match &cli.command {
-        Command::Topo(args) => topo::run(args, &mut out),
-        Command::Plan(args) => plan::run(args, &mut out),
-        Command::Exec(args) => exec::run(args, &mut out),
-        Command::Snapshot(args) => snapshot::run(args, &mut out),
-        Command::Report(args) => report::run(args, &mut out),
-        Command::Config(args) => config::run(args, &mut out),
-        Command::Check(args) => check::run(args, &mut out),
+        Subcommands::Topo(args) => topo::run(args, &mut out),
+        Subcommands::Plan(args) => plan::run(args, &mut out),
+        Subcommands::Exec(args) => exec::run(args, &mut out),
+        Subcommands::Snapshot(args) => snapshot::run(args, &mut out),
+        Subcommands::Report(args) => report::run(args, &mut out),
+        Subcommands::Config(args) => config::run(args, &mut out),
+        Subcommands::Check(args) => check::run(args, &mut out),
     };
     match ended.and_then(|code| Ok(out.flush().map(|()| code)?)) {
         Ok(code) => code,

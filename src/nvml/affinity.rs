@@ -2,8 +2,8 @@
 
 use nvml_wrapper::Device;
 
-use super::Reader;
-use super::raw::fact;
+use super::HostInfo;
+use super::raw::probed;
 use crate::sysfs::PciDevice;
 use gpubind_core::node::{IdSet, Probed};
 
@@ -15,13 +15,13 @@ const SOCKET: u32 = 1;
 const NUMA_WORDS: usize = 16;
 
 /// The local CPUs: NVML's for the NUMA node, else for the socket, else sysfs's.
-pub(super) fn cpus(device: &Device, reader: &Reader, sysfs: Option<&PciDevice>) -> Probed<IdSet> {
+pub(super) fn cpus(device: &Device, reader: &HostInfo, sysfs: Option<&PciDevice>) -> Probed<IdSet> {
     let words = reader.cpu_words;
-    let near = mask(fact(device.cpu_affinity_within_scope(words, NODE)));
+    let near = mask(probed(device.cpu_affinity_within_scope(words, NODE)));
     let sources: [&dyn Fn() -> Probed<IdSet>; 3] = [
         // Libraries before R450 have no scopes.
-        &|| mask(fact(device.cpu_affinity(words))),
-        &|| mask(fact(device.cpu_affinity_within_scope(words, SOCKET))),
+        &|| mask(probed(device.cpu_affinity(words))),
+        &|| mask(probed(device.cpu_affinity_within_scope(words, SOCKET))),
         // Where the kernel does not know the device's node it lists all CPUs,
         // which says nothing.
         &|| {
@@ -36,12 +36,12 @@ pub(super) fn cpus(device: &Device, reader: &Reader, sysfs: Option<&PciDevice>) 
 /// `numa_node`. Nodes without CPUs (a GPU's own memory, CXL) do not count.
 pub(super) fn numa(
     device: &Device,
-    reader: &Reader,
+    reader: &HostInfo,
     sysfs: Option<&PciDevice>,
     own: Probed<u32>,
 ) -> Probed<Vec<u32>> {
     let nodes = |scope| {
-        let mask = mask(fact(device.memory_affinity(NUMA_WORDS, scope)));
+        let mask = mask(probed(device.memory_affinity(NUMA_WORDS, scope)));
         let ids = mask.map(|ids| ids.iter().filter_map(|id| u32::try_from(id).ok()).collect());
         with_cpus(ids, reader, own)
     };
@@ -53,8 +53,8 @@ pub(super) fn numa(
 }
 
 /// The NUMA node that is the GPU's own memory; a node with CPUs cannot be it.
-pub(super) fn gpu_numa_id(device: &Device, reader: &Reader) -> Probed<u32> {
-    match fact(device.numa_node_id()) {
+pub(super) fn gpu_numa_id(device: &Device, reader: &HostInfo) -> Probed<u32> {
+    match probed(device.numa_node_id()) {
         Probed::Known(id) if id == u32::MAX => Probed::Unsupported,
         Probed::Known(id) if !reader.numa.is_empty() && reader.has_cpus(id) => Probed::Unsupported,
         answer => answer,
@@ -67,10 +67,10 @@ fn first_known<T>(first: Probed<T>, others: &[&dyn Fn() -> Probed<T>]) -> Probed
     if first.known().is_some() {
         return first;
     }
-    others.iter().map(|ask| ask()).find(|fact| fact.known().is_some()).unwrap_or(first)
+    others.iter().map(|ask| ask()).find(|probed| probed.known().is_some()).unwrap_or(first)
 }
 
-fn with_cpus(ids: Probed<Vec<u32>>, reader: &Reader, own: Probed<u32>) -> Probed<Vec<u32>> {
+fn with_cpus(ids: Probed<Vec<u32>>, reader: &HostInfo, own: Probed<u32>) -> Probed<Vec<u32>> {
     let ids = ids.map(|mut ids: Vec<u32>| {
         ids.retain(|id| reader.has_cpus(*id) && own.known() != Some(id));
         ids

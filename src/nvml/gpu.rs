@@ -4,8 +4,8 @@ use nvml_wrapper::Device;
 
 use super::affinity;
 use super::mig;
-use super::raw::{GPU_IS_LOST, RESET_REQUIRED, Session, UNKNOWN, code, fact};
-use super::{Reader, place::Refusal};
+use super::raw::{GPU_IS_LOST, RESET_REQUIRED, Session, UNKNOWN, code, probed};
+use super::{HostInfo, place::Refusal};
 use crate::sysfs::PciDevice;
 use gpubind_core::node::{Gpu, PciAddress, Probed};
 
@@ -14,7 +14,7 @@ use gpubind_core::node::{Gpu, PciAddress, Probed};
 pub(super) fn read<'nvml>(
     session: &'nvml Session,
     index: u32,
-    reader: &Reader,
+    reader: &HostInfo,
 ) -> Result<(Device<'nvml>, Gpu), Refusal> {
     let refused = |pci| move |code| Refusal { code, pci };
     let device = session
@@ -23,20 +23,20 @@ pub(super) fn read<'nvml>(
         .map_err(refused(None))?;
     let pci = address(&device).map_err(refused(None))?;
     // A GPU can be lost though its handle still opens.
-    let uuid = alive(fact(device.uuid())).map_err(refused(Some(pci)))?;
-    let minor = alive(fact(device.minor_number())).map_err(refused(Some(pci)))?;
-    let name = alive(fact(device.name())).map_err(refused(Some(pci)))?;
+    let uuid = alive(probed(device.uuid())).map_err(refused(Some(pci)))?;
+    let minor = alive(probed(device.minor_number())).map_err(refused(Some(pci)))?;
+    let name = alive(probed(device.name())).map_err(refused(Some(pci)))?;
 
     let sysfs = PciDevice::find(reader.roots, pci);
     let gpu_numa_id = affinity::gpu_numa_id(&device, reader);
     let cpus = affinity::cpus(&device, reader, sysfs.as_ref());
     let numa = affinity::numa(&device, reader, sysfs.as_ref(), gpu_numa_id);
-    let mig_mode = fact(device.mig_mode()).map(|mode| mode.current == 1);
+    let mig_mode = probed(device.mig_mode()).map(|mode| mode.current == 1);
     let mig = match mig_mode {
         Probed::Known(true) => mig::instances(session, &device),
         _ => Vec::new(),
     };
-    let persistence = fact(device.is_in_persistent_mode());
+    let persistence = probed(device.is_in_persistent_mode());
     let gpu =
         Gpu { index, minor, uuid, pci, name, cpus, numa, gpu_numa_id, mig_mode, mig, persistence };
     Ok((device, gpu))

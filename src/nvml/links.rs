@@ -3,10 +3,10 @@
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::nv_link::Capability;
 
-use super::Reader;
+use super::HostInfo;
 use super::raw::remote_pci;
 use super::raw::{
-    FarPci, INVALID_ARGUMENT, Session, common_ancestor, fact, field, remote_device_type,
+    FarPci, INVALID_ARGUMENT, Session, common_ancestor, field, probed, remote_device_type,
 };
 use crate::sysfs::{PciDevice, level};
 use gpubind_core::node::{Link, PciAddress, Probed, Roots};
@@ -36,13 +36,13 @@ enum End {
 
 /// One GPU's active links.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Links {
+struct GpuLinks {
     /// How many lead straight to each GPU of the list.
     direct: Vec<u32>,
     /// How many lead into a switch.
     switched: u32,
     /// Whether the library could be asked at all.
-    told: bool,
+    answered: bool,
 }
 
 /// The square link matrix of the GPUs in `addresses`, which `devices` are the
@@ -54,10 +54,10 @@ pub(super) fn matrix(
     addresses: &[PciAddress],
     hidden: Vec<PciAddress>,
     pci: &[Option<PciDevice>],
-    reader: &Reader,
+    reader: &HostInfo,
 ) -> Vec<Vec<Link>> {
     let far = FarEnds { addresses, hidden, roots: reader.roots };
-    let links: Vec<Links> = devices.iter().map(|device| walk(session, device, &far)).collect();
+    let links: Vec<GpuLinks> = devices.iter().map(|device| walk(session, device, &far)).collect();
     let mut matrix = vec![vec![Link::Same; devices.len()]; devices.len()];
     for (a, device) in devices.iter().enumerate() {
         for (b, other) in devices.iter().enumerate().skip(a + 1) {
@@ -78,11 +78,11 @@ pub(super) fn matrix(
 /// How many NVLinks join two GPUs: the direct ones, of which both ends should
 /// count the same (the smaller number holds if a link is down at one end), and
 /// those that both have into a switch, which is not divided among the peers.
-fn nvlinks(links: &[Links], a: usize, b: usize) -> u32 {
+fn nvlinks(links: &[GpuLinks], a: usize, b: usize) -> u32 {
     let (Some(from), Some(to)) = (links.get(a), links.get(b)) else { return 0 };
     let there = from.direct.get(b).copied().unwrap_or(0);
     let back = to.direct.get(a).copied().unwrap_or(0);
-    let direct = match (from.told, to.told) {
+    let direct = match (from.answered, to.answered) {
         (true, true) => there.min(back),
         // The end that could be asked is the only one that knows.
         _ => there.max(back),
@@ -95,7 +95,7 @@ fn pcie(
     session: &Session,
     (a, b): (&Device, &Device),
     (a_pci, b_pci): (Option<&Option<PciDevice>>, Option<&Option<PciDevice>>),
-    reader: &Reader,
+    reader: &HostInfo,
 ) -> Link {
     match common_ancestor(session, a, b) {
         Probed::Known(level) => word(level),
@@ -120,14 +120,14 @@ fn word(level: u32) -> Link {
 }
 
 /// Goes through a GPU's links until the driver says that there are no more.
-fn walk(session: &Session, device: &Device, far: &FarEnds) -> Links {
-    let mut links = Links { direct: vec![0; far.addresses.len()], switched: 0, told: false };
+fn walk(session: &Session, device: &Device, far: &FarEnds) -> GpuLinks {
+    let mut links = GpuLinks { direct: vec![0; far.addresses.len()], switched: 0, answered: false };
     for number in 0..MOST_LINKS {
         let link = device.link_wrapper_for(number);
-        match fact(link.has_capability(Capability::P2p)) {
+        match probed(link.has_capability(Capability::P2p)) {
             Probed::Failed(INVALID_ARGUMENT) => break,
             Probed::Known(false) => {
-                links.told = true;
+                links.answered = true;
                 continue;
             }
             Probed::Known(true) | Probed::Unsupported | Probed::Failed(_) => {}
@@ -136,13 +136,13 @@ fn walk(session: &Session, device: &Device, far: &FarEnds) -> Links {
         let state = match field(session, device, LINK_STATE, number) {
             // 2 is asleep (nvml.h): such a link wakes when it is used.
             Probed::Known(state) => Probed::Known(state != 0),
-            Probed::Unsupported | Probed::Failed(_) => fact(link.is_active()),
+            Probed::Unsupported | Probed::Failed(_) => probed(link.is_active()),
         };
         match state {
             Probed::Failed(INVALID_ARGUMENT) => break,
             Probed::Unsupported | Probed::Failed(_) => continue,
             Probed::Known(active) => {
-                links.told = true;
+                links.answered = true;
                 if !active {
                     continue;
                 }
@@ -159,7 +159,7 @@ fn walk(session: &Session, device: &Device, far: &FarEnds) -> Links {
             End::Elsewhere => {}
         }
     }
-    if !links.told {
+    if !links.answered {
         // Libraries that cannot tell single links may still count those into switches.
         links.switched = *field(session, device, SWITCH_LINK_COUNT, 0).known().unwrap_or(&0);
     }
@@ -212,8 +212,8 @@ impl FarEnds<'_> {
 mod tests {
     use super::*;
 
-    fn links(direct: &[u32], switched: u32) -> Links {
-        Links { direct: direct.to_vec(), switched, told: true }
+    fn links(direct: &[u32], switched: u32) -> GpuLinks {
+        GpuLinks { direct: direct.to_vec(), switched, answered: true }
     }
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(nvlinks(&switched, 0, 1), 17);
         let mut silent = [links(&[0, 4], 0), links(&[0, 0], 0)];
         assert_eq!(nvlinks(&silent, 0, 1), 0);
-        silent[1].told = false;
+        silent[1].answered = false;
         assert_eq!(nvlinks(&silent, 0, 1), 4, "the other end could not be asked");
     }
 
@@ -250,8 +250,8 @@ mod tests {
         }
         let addresses = [pci(1), pci(2)];
         let far = FarEnds { addresses: &addresses, hidden: vec![pci(3)], roots: &roots };
-        let told = |address, vendor| Probed::Known(FarPci { address, vendor });
-        let known = |bus| told(Some(pci(bus)), 0x10de);
+        let answered = |address, vendor| Probed::Known(FarPci { address, vendor });
+        let known = |bus| answered(Some(pci(bus)), 0x10de);
         let cases = [
             (known(2), Probed::Known(0), End::Gpu(1)),
             (known(2), Probed::Unsupported, End::Gpu(1)),
@@ -262,9 +262,9 @@ mod tests {
             (known(9), Probed::Known(255), End::Switch),
             (known(0x50), Probed::Unsupported, End::Switch),
             (known(0x51), Probed::Unsupported, End::Elsewhere),
-            (told(Some(pci(9)), 0x1014), Probed::Unsupported, End::Elsewhere),
-            (told(None, 0xffff), Probed::Known(0), End::Switch),
-            (told(None, 0xffff), Probed::Known(1), End::Elsewhere),
+            (answered(Some(pci(9)), 0x1014), Probed::Unsupported, End::Elsewhere),
+            (answered(None, 0xffff), Probed::Known(0), End::Switch),
+            (answered(None, 0xffff), Probed::Known(1), End::Elsewhere),
             (Probed::Failed(999), Probed::Failed(999), End::Switch),
         ];
         for (address, kind, end) in cases {

@@ -2,7 +2,7 @@
 
 use nvml_wrapper::Device;
 
-use super::raw::{Session, compute_instance_id, fact, gpu_instance_id};
+use super::raw::{Session, compute_instance_id, gpu_instance_id, probed};
 use gpubind_core::node::{MigInstance, Probed};
 
 /// No GPU has more slots (seven in use today).
@@ -42,7 +42,7 @@ fn ids_in(uuid: &str) -> Option<(u32, u32)> {
 /// The profile's name: the end of the device's name (`NVIDIA A100-SXM4-40GB MIG
 /// 1g.5gb`), else made of its attributes.
 fn profile(mig: &Device) -> Option<String> {
-    let name = fact(mig.name());
+    let name = probed(mig.name());
     if let Some((_, profile)) = name.known().and_then(|name| name.rsplit_once(" MIG ")) {
         return Some(profile.to_owned());
     }

@@ -83,7 +83,7 @@ impl NvmlError {
                 reason: error.to_string(),
             },
             WrapperError::FailedToLoadSymbol(text) => NvmlError::Symbol(text),
-            // An init that answers "not supported" has no code left in a fact.
+            // An init that answers "not supported" has no code left in a Probed.
             error => NvmlError::Failed { code: raw::code(&error).unwrap_or(error.into()) },
         }
     }
@@ -94,7 +94,7 @@ impl NvmlError {
 /// `library` is the path of libnvidia-ml.so.1, or `None` for the loader's own
 /// search. GPUs come in PCI order with NVML's index on the whole node: where a
 /// device cgroup has shortened and renumbered NVML's list, the GPUs that only
-/// /proc still shows are listed as sick with code 4 (no permission) and indices
+/// /proc still shows are listed as unusable with code 4 (no permission) and indices
 /// are the rank in PCI order.
 ///
 /// # Errors
@@ -103,7 +103,7 @@ impl NvmlError {
 pub fn read(library: Option<&Path>, roots: &Roots) -> Result<Node, NvmlError> {
     let session = Session::open(library).map_err(|error| NvmlError::new(error, library))?;
     let count = session.device_count().map_err(|error| NvmlError::new(error, library))?;
-    let machine = Reader::new(roots);
+    let machine = HostInfo::new(roots);
 
     let mut seen = Vec::new();
     let mut devices = Vec::new();
@@ -135,19 +135,19 @@ pub fn read(library: Option<&Path>, roots: &Roots) -> Result<Node, NvmlError> {
 }
 
 /// What sysfs tells about the machine around the GPUs.
-struct Reader<'a> {
+struct HostInfo<'a> {
     roots: &'a Roots,
     numa: Vec<NumaNode>,
     /// Length of a CPU mask, in words of `unsigned long`.
     cpu_words: usize,
 }
 
-impl Reader<'_> {
-    fn new(roots: &Roots) -> Reader<'_> {
+impl HostInfo<'_> {
+    fn new(roots: &Roots) -> HostInfo<'_> {
         let highest = sysfs::possible_cpus(roots).and_then(|cpus| cpus.iter().last());
         // A mask that is too small is cut off silently.
         let cpu_words = (highest.unwrap_or(0) / (std::ffi::c_ulong::BITS as usize) + 1).max(16);
-        Reader { roots, numa: sysfs::numa_nodes(roots), cpu_words }
+        HostInfo { roots, numa: sysfs::numa_nodes(roots), cpu_words }
     }
 
     /// Whether there is but one NUMA node with CPUs, or none known.

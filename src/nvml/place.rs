@@ -15,7 +15,7 @@ use super::raw::{NO_PERMISSION, UNKNOWN};
 pub(super) struct Refusal {
     /// The `nvmlReturn_t` code.
     pub code: u32,
-    /// Its address, where it still told that.
+    /// Its address, where it still answered that.
     pub pci: Option<PciAddress>,
 }
 
@@ -100,10 +100,10 @@ pub(super) fn place(seen: &[Seen], proc: &[ProcGpu]) -> Placed {
     placed
 }
 
-/// The spot of each entry: what it told, else by elimination between the
-/// entries before and after it that told theirs.
+/// The spot of each entry: what it answered, else by elimination between the
+/// entries before and after it that answered theirs.
 fn spots(seen: &[Seen], all: &[ProcGpu]) -> Vec<Spot> {
-    let told: Vec<PciAddress> = seen.iter().filter_map(Seen::pci).collect();
+    let answered: Vec<PciAddress> = seen.iter().filter_map(Seen::pci).collect();
     let mut spots: Vec<Spot> = Vec::new();
     for run in seen.chunk_by(|a, b| a.pci().is_none() && b.pci().is_none()) {
         if let Some(pci) = run.first().and_then(Seen::pci) {
@@ -115,12 +115,12 @@ fn spots(seen: &[Seen], all: &[ProcGpu]) -> Vec<Spot> {
         let gap: Vec<PciAddress> = all
             .iter()
             .map(|gpu| gpu.pci)
-            .filter(|pci| !told.contains(pci))
+            .filter(|pci| !answered.contains(pci))
             .filter(|pci| after.is_none_or(|after| after < *pci))
             .filter(|pci| before.is_none_or(|before| *pci < before))
             .collect();
         // An index order that is not the PCI order tells nothing about gaps.
-        let exact = gap.len() == run.len() && told.is_sorted();
+        let exact = gap.len() == run.len() && answered.is_sorted();
         let other = if gap.is_empty() { Spot::Nowhere } else { Spot::Somewhere };
         spots.extend(run.iter().enumerate().map(|(at, _)| match gap.get(at) {
             Some(pci) if exact => Spot::At(*pci),
@@ -158,7 +158,7 @@ mod tests {
         list.iter().enumerate().map(one).collect()
     }
 
-    /// (index, bus, minor, code) of each sick GPU.
+    /// (index, bus, minor, code) of each unusable GPU.
     fn unusable(placed: &Placed) -> Vec<(u32, Option<u8>, Option<u32>, u32)> {
         let row = |unusable: &UnusableGpu| {
             (unusable.index, unusable.pci.map(|p| p.bus), unusable.minor, unusable.code)

@@ -64,9 +64,9 @@ impl Drop for Session {
     }
 }
 
-/// Folds the wrapper's error into a fact: a call that this library or GPU does
+/// Folds the wrapper's error into a value: a call that this library or GPU does
 /// not have is unsupported, anything else failed with its code.
-pub(super) fn fact<T>(result: Result<T, WrapperError>) -> Probed<T> {
+pub(super) fn probed<T>(result: Result<T, WrapperError>) -> Probed<T> {
     match result {
         Ok(value) => Probed::Known(value),
         Err(error) => match code(&error) {
@@ -120,7 +120,7 @@ pub(super) fn remote_device_type(nvml: &Nvml, device: &Device, link: u32) -> Pro
         nvml_try(unsafe { call(device.handle(), link, &mut kind) })?;
         Ok(kind)
     };
-    fact(ask())
+    probed(ask())
 }
 
 /// A device at the far end of an NVLink.
@@ -145,7 +145,7 @@ pub(super) fn remote_pci(nvml: &Nvml, device: &Device, link: u32) -> Probed<FarP
         let vendor = info.pciDeviceId & 0xffff;
         Ok(FarPci { address: address(&info.busId.map(|byte| byte as u8)), vendor })
     };
-    fact(ask())
+    probed(ask())
 }
 
 /// An address from the driver's bytes; `None` for nonsense. GB200 says
@@ -172,7 +172,7 @@ pub(super) fn field(nvml: &Nvml, device: &Device, field: u32, scope: u32) -> Pro
         // fields asked for here are unsigned int.
         Ok(unsafe { value.value.uiVal })
     };
-    fact(ask())
+    probed(ask())
 }
 
 /// The common ancestor of two GPUs as the driver's number
@@ -186,7 +186,7 @@ pub(super) fn common_ancestor(nvml: &Nvml, a: &Device, b: &Device) -> Probed<u32
         nvml_try(unsafe { call(a.handle(), b.handle(), &mut level) })?;
         Ok(level)
     };
-    fact(ask())
+    probed(ask())
 }
 
 /// The GPU instance id of a MIG device.
@@ -198,7 +198,7 @@ pub(super) fn gpu_instance_id(nvml: &Nvml, mig: &Device) -> Probed<u32> {
         nvml_try(unsafe { call(mig.handle(), &mut id) })?;
         Ok(id)
     };
-    fact(ask())
+    probed(ask())
 }
 
 /// The compute instance id of a MIG device within its GPU instance.
@@ -210,7 +210,7 @@ pub(super) fn compute_instance_id(nvml: &Nvml, mig: &Device) -> Probed<u32> {
         nvml_try(unsafe { call(mig.handle(), &mut id) })?;
         Ok(id)
     };
-    fact(ask())
+    probed(ask())
 }
 
 #[cfg(test)]

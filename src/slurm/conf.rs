@@ -129,7 +129,7 @@ impl SlurmConf {
             .collect()
     }
 
-    /// How tasks are dealt to sockets where srun is not told
+    /// How tasks are dealt to sockets where srun has no option for it
     /// (src/plugins/task/affinity/dist_tasks.c, `lllp_distribution`).
     pub fn distribution(&self) -> Distribution {
         match self

@@ -37,7 +37,7 @@ impl GresGpu {
 /// gres.conf as it concerns one node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NodeGres {
-    /// `AutoDetect=` that holds for the node, in small letters, `off` left out.
+    /// `AutoDetect=` of the node, in small letters, `off` left out.
     pub autodetect: Option<String>,
     /// The GPUs that are listed, in Slurm's order before AutoDetect sorts them.
     pub gpus: Vec<GresGpu>,

@@ -34,7 +34,7 @@ pub enum Distribution {
 
 /// CPU sets as Slurm would make them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layout {
+pub struct TaskLayout {
     /// The CPU set of each task, by local rank; empty where the node's CPUs are unknown.
     pub tasks: Vec<IdSet>,
     /// How many sockets the tasks were dealt to.
@@ -56,7 +56,7 @@ pub struct LayoutError {
     pub cpus_per_task: usize,
     /// CPUs of the node.
     pub cpus: usize,
-    /// What would fit.
+    /// What would comparison.
     pub most: usize,
 }
 
@@ -71,12 +71,12 @@ pub fn layout(
     tasks: usize,
     cpus_per_task: Option<usize>,
     distribution: Distribution,
-) -> Result<Layout, LayoutError> {
+) -> Result<TaskLayout, LayoutError> {
     let (sockets, threads) = cpus_by_socket(node);
     let count = sockets.len();
     let cpus: usize = sockets.iter().map(Vec::len).sum();
     if cpus == 0 {
-        return Ok(Layout {
+        return Ok(TaskLayout {
             tasks: vec![IdSet::default(); tasks],
             sockets: 0,
             cpus_per_task: None,
@@ -103,7 +103,7 @@ pub fn layout(
         }
         (_, Distribution::Cyclic) => deal(&sockets, tasks, each),
     };
-    Ok(Layout { tasks, sockets: count, cpus_per_task: (each > 0).then_some(each) })
+    Ok(TaskLayout { tasks, sockets: count, cpus_per_task: (each > 0).then_some(each) })
 }
 
 /// Gives each task its CPUs from one socket, the next task from the next socket.

@@ -2,7 +2,7 @@
 //!
 //! `Key=Value` pairs, keys in any case, blanks allowed around `=`, values that may
 //! be quoted, `#` comments, a backslash that joins lines, and `include FILE`
-//! (src/common/parse_config.c, `s_p_parse_file`). What cannot be read is told and
+//! (src/common/parse_config.c, `s_p_parse_file`). What cannot be read is reported and
 //! passed over: Slurm is the one to refuse a file, this only looks at it.
 
 use std::fs;
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn included_files_take_their_place_and_missing_ones_are_told() {
+    fn included_files_take_their_place_and_missing_ones_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let main = folder.path().join("slurm.conf");
         std::fs::write(&main, "A=1\ninclude more.conf\nInclude none.conf\nIncludeX=1\nB=2\n")

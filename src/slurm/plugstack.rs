@@ -96,7 +96,7 @@ pub struct PlugstackFile {
     pub plugins: Vec<PluginLine>,
     /// The files that were read, in the order of their first lines.
     pub files: Vec<PathBuf>,
-    /// What was wrong on the way; the rest counts all the same.
+    /// What was wrong on the way; the rest is read all the same.
     pub problems: Vec<PlugstackProblem>,
 }
 
@@ -258,16 +258,22 @@ mod tests {
     }
 
     #[test]
-    fn what_slurm_skips_is_told_and_the_rest_counts() {
+    fn what_slurm_skips_is_reported_and_the_rest_is_read() {
         let text = "opt a.so\noptional\ninclude nothing/*.conf\noptional b.so\n";
         let (folder, found) = read(&[("plugstack.conf", text)]);
         assert_eq!(lines(&found), ["plugstack.conf:4 optional b.so "]);
-        let told: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
+        let messages: Vec<String> = found.problems.iter().map(ToString::to_string).collect();
         let file = folder.path().join("plugstack.conf").display().to_string();
-        assert_eq!(told.len(), 3);
-        assert!(told[0].starts_with(&format!("{file}:1: Slurm skips `opt a.so`")), "{told:?}");
-        assert!(told[1].starts_with(&format!("{file}:2: Slurm skips `optional`")), "{told:?}");
-        assert_eq!(told[2], format!("{file}:3: no file matches `nothing/*.conf`"));
+        assert_eq!(messages.len(), 3);
+        assert!(
+            messages[0].starts_with(&format!("{file}:1: Slurm skips `opt a.so`")),
+            "{messages:?}"
+        );
+        assert!(
+            messages[1].starts_with(&format!("{file}:2: Slurm skips `optional`")),
+            "{messages:?}"
+        );
+        assert_eq!(messages[2], format!("{file}:3: no file matches `nothing/*.conf`"));
     }
 
     #[test]
@@ -277,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_and_an_unreadable_one_are_told_apart() {
+    fn a_missing_file_and_an_unreadable_one_are_different() {
         let folder = tempfile::tempdir().unwrap();
         let found = PlugstackFile::read(&folder.path().join("no.conf"));
         assert!(matches!(found.problems[..], [PlugstackProblem::Missing(_)]));

@@ -1,4 +1,4 @@
-//! Whether a node that came from a file holds together.
+//! Whether a node that came from a file is consistent.
 
 use std::collections::HashSet;
 

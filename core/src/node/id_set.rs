@@ -54,7 +54,7 @@ impl IdSet {
         self.0.is_clear()
     }
 
-    /// Whether the set holds this CPU.
+    /// Whether this CPU is in the set.
     pub fn contains(&self, cpu: usize) -> bool {
         self.0.contains(cpu)
     }
@@ -64,12 +64,12 @@ impl IdSet {
         self.0.ones()
     }
 
-    /// How many CPUs both sets hold.
+    /// How many CPUs are in both sets.
     pub fn common(&self, other: &IdSet) -> usize {
         self.0.intersection_count(&other.0)
     }
 
-    /// The CPUs that both sets hold.
+    /// The CPUs that are in both sets.
     pub fn intersection(&self, other: &IdSet) -> IdSet {
         self.0.intersection(&other.0).collect()
     }

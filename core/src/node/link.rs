@@ -26,7 +26,7 @@ pub enum Link {
     Node,
     /// Between NUMA nodes (`SYS`; old drivers wrote `SOC`).
     Sys,
-    /// Not told by the machine; ranked like [`Link::Sys`].
+    /// Not known; ranked like [`Link::Sys`].
     Unknown,
 }
 

@@ -68,7 +68,7 @@ pub enum LoadOrProbeError {
     },
 }
 
-/// Reads the saved snapshot if it may be believed; else runs the program, which
+/// Reads the saved snapshot if it can be trusted and is valid; else runs the program, which
 /// reads NVML and saves a new one. Gives the node, and why the saved one was
 /// not used.
 ///

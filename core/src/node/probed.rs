@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Probed<T> {
-    /// The machine told it.
+    /// The machine gave it.
     Known(T),
     /// The machine has no such thing, or this driver cannot tell
     /// (`NVML_ERROR_NOT_SUPPORTED`, a missing symbol, no such sysfs file).

@@ -3,9 +3,9 @@
 use std::fmt::Display;
 use std::path::PathBuf;
 
-use super::facts::Facts;
 use super::message::{Finding, messages};
-use crate::slurm::{Fit, Misplaced, NodeEntry, NodeGres, fit, read_gres};
+use super::setup::Setup;
+use crate::slurm::{GresComparison, Misplaced, NodeEntry, NodeGres, compare_gres, read_gres};
 use gpubind_core::node::{Node, Roots};
 
 messages! {
@@ -46,37 +46,37 @@ messages! {
 
     CORES_NONE = Ok, "gres-cores", "no Cores= to compare";
     CORES = Ok, "gres-cores", "Cores= are the cores next to each GPU";
-    CORES_UNKNOWN = Note, "gres-cores", "not checked: Slurm's core numbers cannot be told from this machine's CPUs";
+    CORES_UNKNOWN = Note, "gres-cores", "not checked: Slurm's core numbers do not follow from this machine's CPUs";
     CORES_WRONG = Warning, "gres-cores", "gres.conf is wrong: {wrong}",
-        "mend gres.conf: Slurm chooses CPUs for a job by Cores=";
+        "fix gres.conf: Slurm chooses CPUs for a job by Cores=";
 
     LINKS_NONE = Ok, "gres-links", "no Links= to compare";
     LINKS = Ok, "gres-links", "Links= are the NVLinks of each GPU";
     LINKS_WRONG = Warning, "gres-links", "gres.conf is wrong: {wrong}",
-        "mend gres.conf: Slurm chooses the GPUs of a job by Links=";
+        "fix gres.conf: Slurm chooses the GPUs of a job by Links=";
 }
 
 /// The checks of this file.
-pub fn checks(facts: &Facts) -> Vec<Finding> {
-    let (node, entry, gres) = match inputs(facts) {
+pub fn checks(setup: &Setup) -> Vec<Finding> {
+    let (node, entry, gres) = match inputs(setup) {
         Ok(inputs) => inputs,
         Err(why) => return vec![UNKNOWN.with(&[("why", &why)])],
     };
-    let fit = fit(&gres, node, entry.cores());
+    let comparison = compare_gres(&gres, node, entry.cores());
     vec![
-        detect(facts, &gres, node),
-        count(entry, &gres, node, &fit),
-        files(&gres, node, &fit, &facts.roots),
-        cores(&fit),
-        links(&fit),
+        detect(setup, &gres, node),
+        count(entry, &gres, node, &comparison),
+        files(&gres, node, &comparison, &setup.roots),
+        cores(&comparison),
+        links(&comparison),
     ]
 }
 
-fn inputs(facts: &Facts) -> Result<(&Node, &NodeEntry, NodeGres), String> {
-    let node = facts.node().filter(|node| !node.gpus.is_empty() || !node.unusable.is_empty());
+fn inputs(setup: &Setup) -> Result<(&Node, &NodeEntry, NodeGres), String> {
+    let node = setup.node().filter(|node| !node.gpus.is_empty() || !node.unusable.is_empty());
     let node = node.ok_or("no GPU can be read here")?;
-    let entry = facts.entry.as_ref().ok_or("this host is no node of slurm.conf")?;
-    let file = facts.beside_conf("gres.conf").ok_or("gres.conf is not on this machine")?;
+    let entry = setup.entry.as_ref().ok_or("this host is no node of slurm.conf")?;
+    let file = setup.beside_conf("gres.conf").ok_or("gres.conf is not on this machine")?;
     // slurm.conf alone may describe the GPUs; then there is no gres.conf.
     let gres = match file.exists() {
         true => read_gres(&file, Some(&entry.name)).map_err(|error| error.to_string())?,
@@ -85,14 +85,14 @@ fn inputs(facts: &Facts) -> Result<(&Node, &NodeEntry, NodeGres), String> {
     Ok((node, entry, gres))
 }
 
-fn detect(facts: &Facts, gres: &NodeGres, node: &Node) -> Finding {
+fn detect(setup: &Setup, gres: &NodeGres, node: &Node) -> Finding {
     let mig = node.gpus.iter().any(|gpu| !gpu.mig.is_empty());
     let Some(kind) = &gres.autodetect else {
         let message = if mig { &DETECT_MIG } else { &DETECT_NONE };
         return message.plain();
     };
     match kind.as_str() {
-        "nvml" => match without_nvml(facts) {
+        "nvml" => match without_nvml(setup) {
             Some(folders) => DETECT_PLUGIN.with(&[("folders", &folders), ("last", &last(node))]),
             None => DETECT.with(&[("kind", kind)]),
         },
@@ -103,8 +103,8 @@ fn detect(facts: &Facts, gres: &NodeGres, node: &Node) -> Finding {
 }
 
 /// Slurm's plugin folders, if none has what AutoDetect=nvml needs (src/interfaces/gpu.c).
-fn without_nvml(facts: &Facts) -> Option<String> {
-    let folders = facts.plugin_folders().ok()?;
+fn without_nvml(setup: &Setup) -> Option<String> {
+    let folders = setup.plugin_folders().ok()?;
     let has = folders.iter().any(|folder| folder.join("gpu_nvml.so").exists());
     let names = folders.iter().map(|folder| folder.display().to_string());
     (!has).then(|| names.collect::<Vec<_>>().join(", "))
@@ -116,12 +116,13 @@ fn last(node: &Node) -> u32 {
     minors.chain(node.unusable.iter().filter_map(|gpu| gpu.minor)).max().unwrap_or(0)
 }
 
-fn count(entry: &NodeEntry, gres: &NodeGres, node: &Node, fit: &Fit) -> Finding {
+fn count(entry: &NodeEntry, gres: &NodeGres, node: &Node, comparison: &GresComparison) -> Finding {
     // With AutoDetect each MIG instance is a GPU to Slurm.
     let instances: usize = node.gpus.iter().map(|gpu| gpu.mig.len()).sum();
     let split = node.gpus.iter().filter(|gpu| !gpu.mig.is_empty()).count();
     let with_mig = instances > 0 && gres.autodetect.is_some();
-    let present = if with_mig { fit.present - split + instances } else { fit.present };
+    let present =
+        if with_mig { comparison.present - split + instances } else { comparison.present };
     let count = entry.gpus().unwrap_or(0);
     let values: [(&str, &dyn Display); 3] =
         [("node", &entry.name), ("count", &count), ("present", &present)];
@@ -135,8 +136,8 @@ fn count(entry: &NodeEntry, gres: &NodeGres, node: &Node, fit: &Fit) -> Finding 
     message.with(&values)
 }
 
-fn files(gres: &NodeGres, node: &Node, fit: &Fit, roots: &Roots) -> Finding {
-    if fit.listed == 0 {
+fn files(gres: &NodeGres, node: &Node, comparison: &GresComparison, roots: &Roots) -> Finding {
+    if comparison.listed == 0 {
         return match gres.autodetect {
             Some(_) => FILES_DETECTED.plain(),
             None => FILES_NONE.with(&[("last", &last(node))]),
@@ -149,11 +150,13 @@ fn files(gres: &NodeGres, node: &Node, fit: &Fit, roots: &Roots) -> Finding {
         seats.sort_by_key(|(pci, _)| (pci.is_none(), *pci));
         device_files(seats.into_iter().filter_map(|(_, minor)| minor))
     };
-    if !fit.unknown.is_empty() {
-        return FILES_UNKNOWN.with(&[("files", &fit.unknown.join(", ")), ("right", &right())]);
+    if !comparison.unknown.is_empty() {
+        return FILES_UNKNOWN
+            .with(&[("files", &comparison.unknown.join(", ")), ("right", &right())]);
     }
-    if !fit.repeated.is_empty() {
-        return FILES_TWICE.with(&[("files", &fit.repeated.join(", ")), ("right", &right())]);
+    if !comparison.repeated.is_empty() {
+        return FILES_TWICE
+            .with(&[("files", &comparison.repeated.join(", ")), ("right", &right())]);
     }
     let absent: Vec<&str> = gres
         .gpus
@@ -165,15 +168,15 @@ fn files(gres: &NodeGres, node: &Node, fit: &Fit, roots: &Roots) -> Finding {
     if !absent.is_empty() {
         return FILES_ABSENT.with(&[("files", &absent.join(", "))]);
     }
-    if let Some(right) = &fit.in_pci_order {
+    if let Some(right) = &comparison.in_pci_order {
         return FILES_ORDER.with(&[("right", &right.join(","))]);
     }
     // MIG instances come from AutoDetect, with files of their own.
-    if !fit.unlisted.is_empty() && gres.autodetect.is_none() {
-        let files = device_files(fit.unlisted.iter().copied());
+    if !comparison.unlisted.is_empty() && gres.autodetect.is_none() {
+        let files = device_files(comparison.unlisted.iter().copied());
         return FILES_LEFT_OUT.with(&[("files", &files)]);
     }
-    FILES.with(&[("listed", &fit.listed)])
+    FILES.with(&[("listed", &comparison.listed)])
 }
 
 /// Where a device file is: /dev belongs to the machine that is looked at.
@@ -188,20 +191,20 @@ fn device_files(minors: impl Iterator<Item = u32>) -> String {
     minors.map(|minor| format!("/dev/nvidia{minor}")).collect::<Vec<_>>().join(",")
 }
 
-fn cores(fit: &Fit) -> Finding {
-    match (fit.has_cores, fit.cores_known, fit.cores.is_empty()) {
+fn cores(comparison: &GresComparison) -> Finding {
+    match (comparison.has_cores, comparison.cores_known, comparison.cores.is_empty()) {
         (false, ..) => CORES_NONE.plain(),
         (true, false, _) => CORES_UNKNOWN.plain(),
         (true, true, true) => CORES.plain(),
-        (true, true, false) => CORES_WRONG.with(&[("wrong", &wrong("Cores", &fit.cores))]),
+        (true, true, false) => CORES_WRONG.with(&[("wrong", &wrong("Cores", &comparison.cores))]),
     }
 }
 
-fn links(fit: &Fit) -> Finding {
-    match (fit.has_links, fit.links.is_empty()) {
+fn links(comparison: &GresComparison) -> Finding {
+    match (comparison.has_links, comparison.links.is_empty()) {
         (false, _) => LINKS_NONE.plain(),
         (true, true) => LINKS.plain(),
-        (true, false) => LINKS_WRONG.with(&[("wrong", &wrong("Links", &fit.links))]),
+        (true, false) => LINKS_WRONG.with(&[("wrong", &wrong("Links", &comparison.links))]),
     }
 }
 

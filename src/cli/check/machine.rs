@@ -1,10 +1,10 @@
 //! The machine: whether NVML can be read, what it says of the GPUs, and whether what
-//! was kept of it is still believed.
+//! was saved of it is still valid.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::facts::Facts;
 use super::message::{Finding, Message, messages};
+use super::setup::Setup;
 use gpubind_core::node::snapshot::{Snapshot, SnapshotError};
 use gpubind_core::node::{Gpu, Node, Probed, Roots, UnusableGpu};
 use gpubind_core::trusted::TrustError;
@@ -18,7 +18,7 @@ messages! {
     NVML_SLOW = Warning, "nvml", "reading took {seconds} s; a step waits for it, {deadline} s at most",
         "switch persistence mode on, or raise probe-timeout= in plugstack.conf";
     NVML_FAILS = Broken, "nvml", "cannot be read: {why}",
-        "mend that; until then ranks get GPUs in the allocation's order, whatever is near: try `gpubind snapshot`";
+        "fix that; until then ranks get GPUs in index order, near or not: try `gpubind snapshot`";
     NVML_MISMATCH = Broken, "nvml", "library and kernel module disagree: {why}",
         "the driver was upgraded while it was loaded: drain the node, then reload the kernel module or reboot";
 
@@ -40,12 +40,12 @@ messages! {
     MIG_EMPTY = Warning, "mig", "on for GPUs {gpus}, which have no instance with a UUID",
         "make instances (`nvidia-smi mig -cgi … -C`) or switch the mode off: no program can use such a GPU";
 
-    SNAPSHOT = Ok, "snapshot", "{file}, taken {age} ago, is believed";
+    SNAPSHOT = Ok, "snapshot", "{file}, taken {age} ago, is valid";
     SNAPSHOT_MISSING = Warning, "snapshot", "none yet: {why}",
         "`gpubind snapshot --save` as root, or restart slurmd, which takes one; else the next step waits for NVML";
-    SNAPSHOT_STALE = Warning, "snapshot", "not believed: {why}",
+    SNAPSHOT_STALE = Warning, "snapshot", "not used: {why}",
         "`gpubind snapshot --save` as root takes a new one; else the next step does, and waits for NVML";
-    SNAPSHOT_OTHER = Warning, "snapshot", "{file} is believed, but NVML shows something else by now",
+    SNAPSHOT_OTHER = Warning, "snapshot", "{file} is valid, but NVML shows something else by now",
         "`gpubind snapshot --save --fresh` as root takes a new one";
 }
 
@@ -53,13 +53,13 @@ messages! {
 const NO_PERMISSION: u32 = 4;
 
 /// The checks of this file.
-pub fn checks(facts: &Facts) -> Vec<Finding> {
-    let mut findings = vec![nvml(facts)];
-    if let Some(node) = facts.node().filter(|node| !is_empty(node)) {
-        findings.extend([persistence(node), usable(node, &facts.roots), mig(node)]);
+pub fn checks(setup: &Setup) -> Vec<Finding> {
+    let mut findings = vec![nvml(setup)];
+    if let Some(node) = setup.node().filter(|node| !is_empty(node)) {
+        findings.extend([persistence(node), usable(node, &setup.roots), mig(node)]);
     }
-    if facts.has_gpus() {
-        findings.push(snapshot(facts));
+    if setup.has_gpus() {
+        findings.push(snapshot(setup));
     }
     findings
 }
@@ -68,10 +68,10 @@ fn is_empty(node: &Node) -> bool {
     node.gpus.is_empty() && node.unusable.is_empty()
 }
 
-fn nvml(facts: &Facts) -> Finding {
-    let (node, took) = match &facts.reading {
+fn nvml(setup: &Setup) -> Finding {
+    let (node, took) = match &setup.reading {
         Ok(reading) => reading,
-        Err(_) if !facts.has_gpus() => return NVML_NONE.plain(),
+        Err(_) if !setup.has_gpus() => return NVML_NONE.plain(),
         Err(why) => {
             let message: &Message =
                 if why.is_version_mismatch() { &NVML_MISMATCH } else { &NVML_FAILS };
@@ -82,7 +82,7 @@ fn nvml(facts: &Facts) -> Finding {
         return NVML_NO_GPU.plain();
     }
     let seconds = format!("{:.2}", took.as_secs_f64());
-    let deadline = facts.site.probe_timeout;
+    let deadline = setup.site.probe_timeout;
     if *took > deadline / 2 {
         return NVML_SLOW.with(&[("seconds", &seconds), ("deadline", &deadline.as_secs())]);
     }
@@ -145,11 +145,11 @@ fn mig(node: &Node) -> Finding {
     }
 }
 
-fn snapshot(facts: &Facts) -> Finding {
-    let (file, now) = (facts.roots.snapshot(), SystemTime::now());
-    match Snapshot::load_whole(&file, &facts.roots, facts.site.snapshot_max_age, now) {
+fn snapshot(setup: &Setup) -> Finding {
+    let (file, now) = (setup.roots.snapshot(), SystemTime::now());
+    match Snapshot::load_whole(&file, &setup.roots, setup.site.snapshot_max_age, now) {
         Ok(kept) => {
-            if facts.node().is_some_and(|node| differ(node, &kept.node)) {
+            if setup.node().is_some_and(|node| differ(node, &kept.node)) {
                 return SNAPSHOT_OTHER.with(&[("file", &file.display())]);
             }
             let taken = UNIX_EPOCH + Duration::from_secs(kept.taken_at);

@@ -1,7 +1,7 @@
 //! `gpubind check`: is this node set up right, and what to do where it is not.
 //!
 //! What lives here: a file for each group of checks, each with the table of all that
-//! it can say (`MESSAGES`), and printing. A check is a function from the [`Facts`] to
+//! it can say (`MESSAGES`), and printing. A check is a function from the [`Setup`] to
 //! one [`Finding`]; it judges what it can see, and where it sees nothing it says so in
 //! a note. What does not: reading files and machines, and comparing them, which the
 //! library does ([`crate::slurm`], [`crate::config`], [`gpubind_core::node`], [`gpubind_core::plan`]).
@@ -13,17 +13,17 @@
 //! | `machine` | NVML, persistence mode, unusable GPUs, MIG, the snapshot |
 //! | `gres` | gres.conf against the machine |
 //! | `tasks` | cgroup.conf, TaskPlugin, and what Slurm's placement of tasks means |
-//! | `facts`, `child` | gathering what the checks look at |
+//! | `setup`, `child` | gathering what the checks look at |
 //! | `message`, `print` | what is said, and how |
 
 mod child;
-mod facts;
 mod gres;
 mod machine;
 mod message;
 mod plugin;
 mod print;
 mod programs;
+mod setup;
 mod tasks;
 
 use std::io::Write;
@@ -31,8 +31,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use super::{CommandError, MachineArgs, complain};
-use facts::Facts;
 pub use message::{Level, Message};
+use setup::Setup;
 
 /// Exit code where something is broken.
 const BROKEN: u8 = 2;
@@ -75,13 +75,13 @@ pub fn check_messages() -> impl Iterator<Item = &'static Message> {
 /// # Errors
 /// [`CommandError`].
 pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, CommandError> {
-    let site = Facts::gather(args);
+    let setup = Setup::gather(args);
     let groups = [
-        plugin::checks(&site),
-        programs::checks(&site),
-        machine::checks(&site),
-        gres::checks(&site),
-        tasks::checks(&site),
+        plugin::checks(&setup),
+        programs::checks(&setup),
+        machine::checks(&setup),
+        gres::checks(&setup),
+        tasks::checks(&setup),
     ];
     let findings = groups.concat();
     match args.json {

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::child;
-use super::facts::Facts;
 use super::message::{Finding, messages};
+use super::setup::Setup;
 use crate::slurm::{PluginLine, PlugstackProblem, release_version};
 use gpubind_core::trusted::{ROOT, trusted_program};
 use gpubind_core::variables;
@@ -15,12 +15,12 @@ messages! {
     CONF_UNKNOWN = Note, "slurm-conf", "not checked: {why}",
         "on a machine with Slurm, name the file: --slurm-conf FILE";
     CONF_INCLUDE = Warning, "slurm-conf", "{file} includes a file that is not there: {why}",
-        "mend the Include line, or make the file readable";
+        "fix the Include line, or make the file readable";
 
-    RELEASE = Ok, "slurm-release", "Slurm {release}, for which the plugin's version word is {word}";
+    RELEASE = Ok, "slurm-release", "Slurm {release}, for which plugin_version is {word}";
     RELEASE_UNKNOWN = Note, "slurm-release", "not checked: {why}";
     RELEASE_OLD = Broken, "slurm-release",
-        "Slurm {release} is not one of the releases that the plugin knows the version word of",
+        "Slurm {release} has no plugin_version that gpubind knows",
         "use Slurm 22.05 or later; for a later one that is not numbered by May and November, a newer gpubind";
 
     LINE = Ok, "plugin-line", "{place} loads {plugin}";
@@ -29,7 +29,7 @@ messages! {
     LINE_MISSING = Broken, "plugin-line", "no line of {file} or of its includes loads spank_gpubind.so",
         "add `optional spank_gpubind.so` to it, on login nodes too";
     LINE_LOST = Broken, "plugin-line", "no line of {file} loads spank_gpubind.so, and {problem}",
-        "mend that, or add `optional spank_gpubind.so`, on login nodes too";
+        "fix that, or add `optional spank_gpubind.so`, on login nodes too";
     LINE_UNREADABLE = Broken, "plugin-line", "plugstack.conf cannot be read: {problem}",
         "make the file readable by everyone: srun of every user reads it";
     LINE_REQUIRED = Broken, "plugin-line", "{place} says `required`",
@@ -37,7 +37,7 @@ messages! {
     LINE_TWICE = Warning, "plugin-line", "{place} loads the plugin, and {other} loads it again",
         "remove one of the lines: Slurm runs both";
     LINE_PROBLEM = Warning, "plugin-line", "{place} loads {plugin}; {problem}",
-        "mend that line of plugstack.conf";
+        "fix that line of plugstack.conf";
 
     ARGUMENTS = Ok, "plugin-arguments", "all understood";
     ARGUMENTS_WRONG = Warning, "plugin-arguments", "not understood: {error}",
@@ -53,7 +53,7 @@ messages! {
     FILE_MISSING = Broken, "plugin-file", "{plugin} is in none of Slurm's plugin folders: {folders}",
         "install spank_gpubind.so there, or write its whole path into {place}";
     FILE_UNSAFE = Broken, "plugin-file", "not safe: {why}",
-        "install it anew as root's, mode 0755: what it holds runs as root in slurmd";
+        "install it anew as root's, mode 0755: its code runs as root in slurmd";
 
     LOADS = Ok, "plugin-loads", "`srun --help` offers --gpubind";
     LOADS_UNKNOWN = Note, "plugin-loads", "not checked: {why}";
@@ -68,21 +68,21 @@ messages! {
 }
 
 /// The checks of this file.
-pub fn checks(facts: &Facts) -> Vec<Finding> {
-    let mut findings = vec![conf(facts), slurm_release(facts), policy(facts), line(facts)];
-    if let Some(line) = facts.line() {
+pub fn checks(setup: &Setup) -> Vec<Finding> {
+    let mut findings = vec![conf(setup), slurm_release(setup), policy(setup), line(setup)];
+    if let Some(line) = setup.line() {
         findings.extend([
-            arguments(facts, line),
-            file(facts, line),
-            loads(facts, line),
-            pyxis(facts, line),
+            arguments(setup, line),
+            file(setup, line),
+            loads(setup, line),
+            pyxis(setup, line),
         ]);
     }
     findings
 }
 
-fn conf(facts: &Facts) -> Finding {
-    let conf = match &facts.slurm {
+fn conf(setup: &Setup) -> Finding {
+    let conf = match &setup.slurm {
         Ok(conf) => conf,
         Err(why) => return CONF_UNKNOWN.with(&[("why", why)]),
     };
@@ -93,8 +93,8 @@ fn conf(facts: &Facts) -> Finding {
     }
 }
 
-fn slurm_release(facts: &Facts) -> Finding {
-    let (major, minor) = match &facts.release {
+fn slurm_release(setup: &Setup) -> Finding {
+    let (major, minor) = match &setup.release {
         Ok(release) => *release,
         Err(why) => return RELEASE_UNKNOWN.with(&[("why", why)]),
     };
@@ -105,8 +105,8 @@ fn slurm_release(facts: &Facts) -> Finding {
     }
 }
 
-fn line(facts: &Facts) -> Finding {
-    let Some((path, found)) = &facts.plugstack else { return LINE_NO_FILE.plain() };
+fn line(setup: &Setup) -> Finding {
+    let Some((path, found)) = &setup.plugstack else { return LINE_NO_FILE.plain() };
     let unreadable = |problem: &&PlugstackProblem| matches!(problem, PlugstackProblem::Read { .. });
     if let Some(problem) = found.problems.iter().find(unreadable) {
         return LINE_UNREADABLE.with(&[("problem", problem)]);
@@ -138,16 +138,16 @@ fn place(line: &PluginLine) -> String {
     format!("{}:{}", line.file.display(), line.line)
 }
 
-fn arguments(facts: &Facts, line: &PluginLine) -> Finding {
-    if facts.wrong_args.is_empty() {
+fn arguments(setup: &Setup, line: &PluginLine) -> Finding {
+    if setup.wrong_args.is_empty() {
         return ARGUMENTS.plain();
     }
-    let errors: Vec<String> = facts.wrong_args.iter().map(ToString::to_string).collect();
+    let errors: Vec<String> = setup.wrong_args.iter().map(ToString::to_string).collect();
     ARGUMENTS_WRONG.with(&[("error", &errors.join("; ")), ("place", &place(line))])
 }
 
-fn policy(facts: &Facts) -> Finding {
-    let (path, file) = &facts.site_file;
+fn policy(setup: &Setup) -> Finding {
+    let (path, file) = &setup.site_file;
     match file {
         Ok(Some(_)) => POLICY.with(&[("file", &path.display())]),
         Ok(None) => POLICY_NONE.with(&[("file", &path.display())]),
@@ -155,8 +155,8 @@ fn policy(facts: &Facts) -> Finding {
     }
 }
 
-fn file(facts: &Facts, line: &PluginLine) -> Finding {
-    let file = match located(facts, line) {
+fn file(setup: &Setup, line: &PluginLine) -> Finding {
+    let file = match located(setup, line) {
         Ok(file) => file,
         Err(finding) => return finding,
     };
@@ -167,11 +167,11 @@ fn file(facts: &Facts, line: &PluginLine) -> Finding {
 }
 
 /// The plugin's file; one that is named without a path is in a plugin folder of Slurm.
-fn located(facts: &Facts, line: &PluginLine) -> Result<PathBuf, Finding> {
+fn located(setup: &Setup, line: &PluginLine) -> Result<PathBuf, Finding> {
     if line.plugin.starts_with('/') {
         return Ok(PathBuf::from(&line.plugin));
     }
-    let folders = facts
+    let folders = setup
         .plugin_folders()
         .map_err(|why| FILE_UNKNOWN.with(&[("plugin", &line.plugin), ("why", &why)]))?;
     let mut files = folders.iter().map(|folder| folder.join(&line.plugin));
@@ -187,12 +187,12 @@ fn located(facts: &Facts, line: &PluginLine) -> Result<PathBuf, Finding> {
 
 /// Slurm itself says whether it can load the plugin: only in its own programs are the
 /// symbols that the plugin needs, and only there is the version word compared.
-fn loads(facts: &Facts, line: &PluginLine) -> Finding {
-    if !facts.is_slurms {
+fn loads(setup: &Setup, line: &PluginLine) -> Finding {
+    if !setup.is_slurms {
         let why = "--plugstack names another file than the one that Slurm reads";
         return LOADS_UNKNOWN.with(&[("why", &why)]);
     }
-    let output = match child::slurm("srun", &["--help"], facts.conf_file(), &[]) {
+    let output = match child::slurm("srun", &["--help"], setup.conf_file(), &[]) {
         Ok(output) => output,
         Err(why) => return LOADS_UNKNOWN.with(&[("why", &why)]),
     };
@@ -202,16 +202,16 @@ fn loads(facts: &Facts, line: &PluginLine) -> Finding {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let of_ours = said.lines().find(|line| line.contains("gpubind"));
     let why = of_ours.or(said.lines().next()).map(str::to_owned);
-    let why = why.or_else(|| linker_says(facts, line));
+    let why = why.or_else(|| linker_says(setup, line));
     LOADS_NOT.with(&[("why", &why.as_deref().unwrap_or("it does not say why").trim())])
 }
 
 /// Why the plugin cannot be loaded into srun, from the dynamic linker itself: from
 /// 25.11 on srun keeps that to itself for an `optional` plugin.
-fn linker_says(facts: &Facts, line: &PluginLine) -> Option<String> {
-    let file = trusted_program(&located(facts, line).ok()?, ROOT).ok()?;
+fn linker_says(setup: &Setup, line: &PluginLine) -> Option<String> {
+    let file = trusted_program(&located(setup, line).ok()?, ROOT).ok()?;
     let env = [(variables::LD_PRELOAD, file.into_os_string())];
-    match child::slurm("srun", &["--version"], facts.conf_file(), &env) {
+    match child::slurm("srun", &["--version"], setup.conf_file(), &env) {
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             said.lines().next().map(str::to_owned)
@@ -223,8 +223,8 @@ fn linker_says(facts: &Facts, line: &PluginLine) -> Option<String> {
 /// SPANK runs each hook in the file's order (src/common/spank.c, `_do_call_stack`).
 /// In its task_init pyxis (pyxis_slurmstepd.c) overwrites the task's environment with
 /// the image's, sets LOCAL_RANK for images of PyTorch, and enters the container.
-fn pyxis(facts: &Facts, ours: &PluginLine) -> Finding {
-    let lines = || facts.plugstack.iter().flat_map(|(_, file)| &file.plugins);
+fn pyxis(setup: &Setup, ours: &PluginLine) -> Finding {
+    let lines = || setup.plugstack.iter().flat_map(|(_, file)| &file.plugins);
     let is_pyxis = |line: &&PluginLine| {
         let name = Path::new(&line.plugin).file_name().unwrap_or_default();
         name.to_string_lossy().contains("pyxis")

@@ -22,7 +22,7 @@ pub fn text(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
 }
 
 #[derive(Serialize)]
-struct Report<'a> {
+struct Printed<'a> {
     /// The worst of all.
     result: Level,
     checks: &'a [Finding],
@@ -31,5 +31,5 @@ struct Report<'a> {
 /// A JSON object.
 pub fn json(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
     let result = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
-    output::pretty_json(&Report { result, checks: findings }, out)
+    output::pretty_json(&Printed { result, checks: findings }, out)
 }

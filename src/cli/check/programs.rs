@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::child;
-use super::facts::Facts;
 use super::message::{Finding, messages};
+use super::setup::Setup;
 use gpubind_core::child::find_program;
 use gpubind_core::trusted::{ROOT, trusted_program};
 use gpubind_core::variables;
@@ -38,15 +38,15 @@ messages! {
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The checks of this file.
-pub fn checks(facts: &Facts) -> Vec<Finding> {
-    if facts.line().is_none() {
+pub fn checks(setup: &Setup) -> Vec<Finding> {
+    if setup.line().is_none() {
         return vec![PROGRAM_NONE.plain()];
     }
-    let shim = match facts.site.request.workers {
+    let shim = match setup.site.request.workers {
         Some(false) => SHIM_OFF.plain(),
-        _ => shim(&facts.site.worker),
+        _ => shim(&setup.site.worker),
     };
-    vec![program(&facts.site.program), shim]
+    vec![program(&setup.site.program), shim]
 }
 
 fn program(file: &Path) -> Finding {

@@ -1,7 +1,7 @@
 //! Where Slurm puts tasks, and what that means for their GPUs.
 
-use super::facts::Facts;
 use super::message::{Finding, messages};
+use super::setup::Setup;
 use crate::slurm::Distribution;
 use crate::slurm::{self, SlurmConf, task_plugins};
 use gpubind_core::words::count;
@@ -36,18 +36,18 @@ messages! {
 }
 
 /// The checks of this file.
-pub fn checks(facts: &Facts) -> Vec<Finding> {
-    let mut findings = match &facts.slurm {
-        Ok(conf) => vec![cgroup(facts, conf), plugins(facts, conf), binding(facts, conf)],
+pub fn checks(setup: &Setup) -> Vec<Finding> {
+    let mut findings = match &setup.slurm {
+        Ok(conf) => vec![cgroup(setup, conf), plugins(setup, conf), binding(setup, conf)],
         Err(_) => vec![UNKNOWN.with(&[("why", &"slurm.conf is not known")])],
     };
-    findings.push(placement(facts));
+    findings.push(placement(setup));
     findings
 }
 
-fn cgroup(facts: &Facts, conf: &SlurmConf) -> Finding {
+fn cgroup(setup: &Setup, conf: &SlurmConf) -> Finding {
     // What scontrol shows has cgroup.conf's settings too.
-    let file = facts.beside_conf("cgroup.conf").filter(|file| file.exists());
+    let file = setup.beside_conf("cgroup.conf").filter(|file| file.exists());
     let read = match file.map(|file| SlurmConf::read(&file)) {
         Some(Err(error)) => return CGROUP_UNKNOWN.with(&[("why", &error)]),
         Some(Ok(read)) => Some(read),
@@ -60,18 +60,18 @@ fn cgroup(facts: &Facts, conf: &SlurmConf) -> Finding {
     match (is_on, plugins.iter().any(|plugin| plugin == "task/cgroup")) {
         (false, _) => CGROUP_OFF.plain(),
         (true, true) => CGROUP.plain(),
-        (true, false) => CGROUP_NO_PLUGIN.with(&[("right", &right(facts, &plugins))]),
+        (true, false) => CGROUP_NO_PLUGIN.with(&[("right", &right(setup, &plugins))]),
     }
 }
 
 /// What TaskPlugin should be; of an unknown release, in the order of today's.
-fn right(facts: &Facts, plugins: &[String]) -> String {
-    task_plugins(plugins, *facts.release.as_ref().unwrap_or(&(u32::MAX, 0))).join(",")
+fn right(setup: &Setup, plugins: &[String]) -> String {
+    task_plugins(plugins, *setup.release.as_ref().unwrap_or(&(u32::MAX, 0))).join(",")
 }
 
-fn plugins(facts: &Facts, conf: &SlurmConf) -> Finding {
+fn plugins(setup: &Setup, conf: &SlurmConf) -> Finding {
     let found = conf.list("TaskPlugin");
-    let right = right(facts, &found);
+    let right = right(setup, &found);
     let shown = if found.is_empty() { "task/none".to_owned() } else { found.join(",") };
     let at = |name: &str| found.iter().position(|plugin| plugin == name);
     let in_order = |first: Option<usize>, second: Option<usize>| match (first, second) {
@@ -79,7 +79,7 @@ fn plugins(facts: &Facts, conf: &SlurmConf) -> Finding {
         _ => true,
     };
     let affinity = at("task/affinity");
-    let Ok((major, minor)) = &facts.release else {
+    let Ok((major, minor)) = &setup.release else {
         let message = if affinity.is_some() { &PLUGINS } else { &PLUGINS_NO_AFFINITY };
         return message.with(&[("plugins", &shown), ("right", &right)]);
     };
@@ -100,11 +100,11 @@ fn plugins(facts: &Facts, conf: &SlurmConf) -> Finding {
     }
 }
 
-fn binding(facts: &Facts, conf: &SlurmConf) -> Finding {
-    let of_node = facts.entry.as_ref().and_then(|entry| entry.value("CpuBind"));
+fn binding(setup: &Setup, conf: &SlurmConf) -> Finding {
+    let of_node = setup.entry.as_ref().and_then(|entry| entry.value("CpuBind"));
     let place = match of_node {
         Some(kind) if kind.eq_ignore_ascii_case("none") => "CpuBind=none of the node's entry",
-        // A node's own word is stronger (slurm.conf(5), CpuBind).
+        // A node's own setting wins (slurm.conf(5), CpuBind).
         None if conf.list("TaskPluginParam").iter().any(|word| word == "none") => {
             "TaskPluginParam=none"
         }
@@ -113,11 +113,11 @@ fn binding(facts: &Facts, conf: &SlurmConf) -> Finding {
     BINDING_OFF.with(&[("place", &place)])
 }
 
-fn placement(facts: &Facts) -> Finding {
-    let Some(node) = facts.node().filter(|node| !node.gpus.is_empty()) else {
+fn placement(setup: &Setup) -> Finding {
+    let Some(node) = setup.node().filter(|node| !node.gpus.is_empty()) else {
         return PLACEMENT_UNKNOWN.with(&[("why", &"no GPU can be read here")]);
     };
-    let distribution = facts.slurm.as_ref().map(SlurmConf::distribution).unwrap_or_default();
+    let distribution = setup.slurm.as_ref().map(SlurmConf::distribution).unwrap_or_default();
     let placed = match slurm::placement(node, distribution) {
         Ok(placed) => placed,
         Err(why) => return PLACEMENT_UNKNOWN.with(&[("why", &why)]),

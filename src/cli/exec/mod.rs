@@ -35,8 +35,8 @@ use gpubind_core::variables;
 /// tasks than GPUs each keeps its share, nearest first, unless --mode=single says
 /// otherwise; torchrun or mpirun as COMMAND has each worker take its entry.
 ///
-/// SLURM_GPUBIND and gpubind.toml hold defaults for the items. If the GPUs cannot be read, they are given
-/// in their own order, with a warning; COMMAND is started all the same.
+/// SLURM_GPUBIND and gpubind.toml hold defaults for the items. If the GPUs cannot be read, they are assigned
+/// in index order, with a warning; COMMAND is started all the same.
 #[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "Exit codes: COMMAND's; 126 if it cannot be run, 127 if it is not found, \
                         2 for wrong options.\n\n\

@@ -3,7 +3,7 @@
 use comfy_table::Cell;
 use gpubind_core::variables;
 
-use super::near::Near;
+use super::nearness::Nearness;
 use super::scenario::{Mapping, Scenario};
 use super::table::{cost_table, cpu_list, names, table};
 use crate::cli::output::lines;
@@ -41,10 +41,10 @@ fn ranks(scenario: &Scenario, compared: &[Mapping], colour: bool) -> comfy_table
     table
 }
 
-fn near(scenario: &Scenario, mapping: &Mapping, task: usize) -> Near {
+fn near(scenario: &Scenario, mapping: &Mapping, task: usize) -> Nearness {
     let devices = scenario.at(mapping.list.get(task).copied().as_slice());
     match scenario.tasks.get(task) {
-        Some(cpus) => Near::of(scenario.node, &devices, cpus),
-        None => Near::Unknown,
+        Some(cpus) => Nearness::of(scenario.node, &devices, cpus),
+        None => Nearness::Unknown,
     }
 }

@@ -1,7 +1,7 @@
 //! The tasks' CPU sets, from whichever option tells them.
 
 use super::{DistributionArg, PlanArgs, Wrong};
-use crate::slurm::{Distribution, Layout, layout};
+use crate::slurm::{Distribution, TaskLayout, layout};
 use gpubind_core::node::{IdSet, IdSetError, Node};
 use gpubind_core::plan::MAX_TASKS;
 use gpubind_core::step::{CpuBindError, task_cpus};
@@ -66,7 +66,7 @@ pub enum CpusError {
 }
 
 /// The tasks' CPU sets, and where they come from.
-pub(super) struct Tasks {
+pub(super) struct TaskCpus {
     /// CPU set of each task; empty where unknown.
     pub sets: Vec<IdSet>,
     /// A line about them.
@@ -77,19 +77,19 @@ pub(super) struct Tasks {
 ///
 /// # Errors
 /// [`Wrong`].
-pub(super) fn read(args: &PlanArgs, node: &Node, devices: usize) -> Result<Tasks, Wrong> {
+pub(super) fn read(args: &PlanArgs, node: &Node, devices: usize) -> Result<TaskCpus, Wrong> {
     if let Some(wrong) = args.tasks.filter(|tasks| !(1..=MAX_TASKS).contains(tasks)) {
         return Err(Wrong::Tasks(wrong));
     }
     if let Some(lists) = &args.cpus {
         let sets = from_lists(lists, args.tasks)?;
         let note = check(node, &sets, "--cpus")?;
-        return Ok(Tasks { sets, source: format!("CPUs: as --cpus lists them{note}") });
+        return Ok(TaskCpus { sets, source: format!("CPUs: as --cpus lists them{note}") });
     }
     if let Some(bind) = &args.cpu_bind {
         let sets = from_bind(bind, args.tasks, node)?;
         let note = check(node, &sets, "--cpu-bind")?;
-        return Ok(Tasks { sets, source: format!("CPUs: as --cpu-bind lists them{note}") });
+        return Ok(TaskCpus { sets, source: format!("CPUs: as --cpu-bind lists them{note}") });
     }
     dealt(args, node, args.tasks.unwrap_or(devices))
 }
@@ -172,7 +172,7 @@ fn known(node: &Node) -> IdSet {
 }
 
 /// As Slurm would deal a whole node's CPUs.
-fn dealt(args: &PlanArgs, node: &Node, tasks: usize) -> Result<Tasks, Wrong> {
+fn dealt(args: &PlanArgs, node: &Node, tasks: usize) -> Result<TaskCpus, Wrong> {
     if args.cpus_per_task == Some(0) {
         return Err(CpusError::None.into());
     }
@@ -186,7 +186,7 @@ fn dealt(args: &PlanArgs, node: &Node, tasks: usize) -> Result<Tasks, Wrong> {
         Some(DistributionArg::Cyclic) => (Distribution::Cyclic, "block:cyclic"),
         Some(DistributionArg::Block) => (Distribution::Block, "block:block"),
     };
-    let Layout { tasks: sets, sockets, cpus_per_task } =
+    let TaskLayout { tasks: sets, sockets, cpus_per_task } =
         layout(node, tasks, args.cpus_per_task, distribution)?;
     let mut source = match cpus_per_task {
         Some(each) => {
@@ -203,5 +203,5 @@ fn dealt(args: &PlanArgs, node: &Node, tasks: usize) -> Result<Tasks, Wrong> {
     if end != all.count() {
         source += &format!("; the description tells only the CPUs {all}");
     }
-    Ok(Tasks { sets, source })
+    Ok(TaskCpus { sets, source })
 }

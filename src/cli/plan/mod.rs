@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `devices`, `cpus` | read what was typed, and refuse what the node lacks |
 //! | `scenario` | puts the inputs together and asks the library |
-//! | `near` | how near ranks are to their devices, in words and numbers |
+//! | `nearness` | how near ranks are to their devices, in words and numbers |
 //! | `table`, `sentence`, `compare` | the output for people |
 //! | `json` | the output for programs |
 
@@ -16,7 +16,7 @@ mod compare;
 mod cpus;
 mod devices;
 mod json;
-mod near;
+mod nearness;
 mod scenario;
 mod sentence;
 mod table;
@@ -150,7 +150,7 @@ pub enum Wrong {
     Cpus(#[from] cpus::CpusError),
     /// CPUs that the node has not.
     #[error("--cpus-per-task: {0}")]
-    Layout(#[from] LayoutError),
+    TaskLayout(#[from] LayoutError),
     /// Items that exclude each other.
     #[error("--mode: {0}")]
     Mode(#[from] RequestError),

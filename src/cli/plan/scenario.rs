@@ -61,7 +61,7 @@ impl<'a> Scenario<'a> {
         let is_renumbered = !args.constrained && constrained != open;
         let allocation = if args.constrained { constrained } else { open };
         let devices = allocation.devices();
-        let cpus::Tasks { sets: tasks, source } = cpus::read(args, node, devices.len())?;
+        let cpus::TaskCpus { sets: tasks, source } = cpus::read(args, node, devices.len())?;
         let plan = plan(node, &devices, &tasks, shape(settings.mode)).map_err(Wrong::from)?;
         let mut scenario = Scenario {
             node,

@@ -1,6 +1,6 @@
 //! The plan's gain over the naive order, in one sentence.
 
-use super::near::{Distance, Near, Sockets};
+use super::nearness::{Distance, Nearness, Sockets};
 use super::scenario::Scenario;
 use gpubind_core::node::{Device, Node};
 
@@ -76,5 +76,5 @@ fn nearer(scenario: &Scenario) -> String {
 
 fn away(node: &Node, devices: &[Vec<Device>], scenario: &Scenario) -> usize {
     let tasks = devices.iter().zip(&scenario.tasks);
-    tasks.filter(|(devices, cpus)| Near::of(node, devices, cpus).is_away()).count()
+    tasks.filter(|(devices, cpus)| Nearness::of(node, devices, cpus).is_away()).count()
 }

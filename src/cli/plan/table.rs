@@ -6,7 +6,7 @@ use gpubind_core::variables;
 use crate::cli::output::lines;
 
 use super::devices::ranges;
-use super::near::Near;
+use super::nearness::Nearness;
 use super::scenario::Scenario;
 use super::sentence;
 use gpubind_core::node::{Device, IdSet, Link, Node};
@@ -92,7 +92,7 @@ fn ranks(scenario: &Scenario, colour: bool) -> Table {
             Cell::new(cpu_list(cpus)),
             Cell::new(names(node, devices)),
             Cell::new(numa(node, devices)),
-            near_cell(Near::of(node, devices, cpus)),
+            near_cell(Nearness::of(node, devices, cpus)),
             Cell::new(link.unwrap_or_else(|| "-".to_owned())),
             Cell::new(visible.map_or_else(|| "(as Slurm sets it)".to_owned(), |list| cut(&list))),
         ]);
@@ -124,12 +124,12 @@ pub(super) fn cost_table(costs: &[(&str, Cost)], colour: bool) -> Table {
 }
 
 /// Nearness; colours only show where the table has styles.
-pub(super) fn near_cell(near: Near) -> Cell {
+pub(super) fn near_cell(near: Nearness) -> Cell {
     let cell = Cell::new(near);
     match near {
-        Near::Local => cell.fg(Color::Green),
-        Near::Partly(_) | Near::Far(_) => cell.fg(Color::Yellow),
-        Near::Unknown => cell,
+        Nearness::Local => cell.fg(Color::Green),
+        Nearness::Partly(_) | Nearness::Far(_) => cell.fg(Color::Yellow),
+        Nearness::Unknown => cell,
     }
 }
 

@@ -54,13 +54,13 @@ pub struct Peers {
 }
 
 /// What is known of the machine.
-pub struct Machine<'a> {
+pub struct NodeView<'a> {
     pub node: &'a Node,
     pub reach: &'a Reach,
 }
 
 /// Gathers the report.
-pub fn gather(machine: Option<&Machine>, rank_info: &RankInfo) -> Report {
+pub fn gather(machine: Option<&NodeView>, rank_info: &RankInfo) -> Report {
     let visible = env::var(variables::CUDA_VISIBLE_DEVICES).ok();
     let cpus = own_cpus();
     let seen = machine.map_or_else(Vec::new, |machine| {
@@ -95,7 +95,7 @@ pub fn is_sharing_wanted() -> bool {
         || env::var(variables::SHARING_WANTED).is_ok_and(|on| on == "on")
 }
 
-fn describe(machine: &Machine, device: Device, cpus: &IdSet) -> Option<DeviceReport> {
+fn describe(machine: &NodeView, device: Device, cpus: &IdSet) -> Option<DeviceReport> {
     let gpu = machine.node.gpu(device)?;
     let locality = Some(Locality::of(cpus, gpu)).filter(|known| *known != Locality::Unknown);
     let (json, mig) = DeviceJson::of(machine.node, device)?;
@@ -129,7 +129,7 @@ pub fn own<D: Clone>(seen: &[D], uuid: impl Fn(&D) -> Option<String>, facts: &st
 /// How many other devices the step has, as Slurm tells, else the machine; and how many of
 /// the machine's others the process can reach, which are the step's where Slurm closes
 /// the rest. Of MIG instances it is not known.
-fn peers(machine: &Machine, own: &[Device]) -> Option<Peers> {
+fn peers(machine: &NodeView, own: &[Device]) -> Option<Peers> {
     if own.iter().any(|device| device.mig.is_some()) {
         return None;
     }

@@ -24,7 +24,7 @@ use serde::Serialize;
 
 use super::{CommandError, MachineArgs, complain, output};
 use check::Findings;
-use gather::{Machine, Report, gather};
+use gather::{NodeView, Report, gather};
 use gpubind_core::step::{rank_info, reach};
 use table::{NAMES, columns, row};
 
@@ -84,15 +84,15 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<ExitCode, CommandEr
     let rank_info = rank_info(&env);
     let reach = node.as_ref().map(|node| reach(node, &args.machine.roots().dev()));
     let machine = match (&node, &reach) {
-        (Ok(node), Ok(reach)) => Some(Machine { node, reach }),
+        (Ok(node), Ok(reach)) => Some(NodeView { node, reach }),
         _ => None,
     };
     let report = gather(machine.as_ref(), &rank_info);
     let time = Duration::from_secs(args.wait);
     let check = args.check.then(|| check::check(&report, &rank_info, time, &env)).transpose();
-    let checked = Checked { report, check: check.map_err(ReportError::Exchange)? };
+    let checked = CheckedReport { report, check: check.map_err(ReportError::Exchange)? };
     print(args, &checked, out)?;
-    let Checked { report, check } = checked;
+    let CheckedReport { report, check } = checked;
     Ok(match check {
         Some(findings) => judge(&findings, &report.host, report.rank, args.wait),
         None => ExitCode::SUCCESS,
@@ -101,7 +101,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<ExitCode, CommandEr
 
 /// What is printed.
 #[derive(Serialize)]
-struct Checked {
+struct CheckedReport {
     #[serde(flatten)]
     report: Report,
     /// Only with `--check`.
@@ -109,7 +109,7 @@ struct Checked {
     check: Option<Findings>,
 }
 
-fn print(args: &ReportArgs, checked: &Checked, out: &mut dyn Write) -> io::Result<()> {
+fn print(args: &ReportArgs, checked: &CheckedReport, out: &mut dyn Write) -> io::Result<()> {
     if args.json {
         return output::json(checked, out);
     }

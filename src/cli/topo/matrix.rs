@@ -225,7 +225,7 @@ pub(super) fn why_unusable(code: u32) -> String {
 }
 
 /// The same in a few letters.
-pub(super) fn short_why_sick(code: u32) -> String {
+pub(super) fn short_why_unusable(code: u32) -> String {
     fault_of(code).map_or_else(|| format!("code {code}"), |(_, short)| short.to_owned())
 }
 

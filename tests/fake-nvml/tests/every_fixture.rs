@@ -35,7 +35,7 @@ fn every_fixture_reads_back_as_its_node() {
     }
 }
 
-/// A sick GPU tells nothing but its code; its names come from elsewhere.
+/// An unusable GPU answers nothing but its code; its names come from elsewhere.
 fn enumerate<'n>(nvml: &'n Nvml, expected: &Node) -> (Vec<Device<'n>>, Vec<UnusableGpu>) {
     let (mut usable, mut unusable) = (Vec::new(), Vec::new());
     for index in 0..nvml.device_count().unwrap() {

@@ -18,7 +18,7 @@ fn rig(faults: &str) -> Rig {
 }
 
 #[test]
-fn handles_of_sick_gpus_answer_their_code() {
+fn handles_of_unusable_gpus_answer_their_code() {
     let rig = rig("lost = [0]\nreset-required = [1]");
     let nvml = rig.nvml();
     assert_eq!(nvml.device_count().unwrap(), 2);

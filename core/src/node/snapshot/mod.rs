@@ -20,7 +20,7 @@ pub use file::{SaveError, make_folder};
 pub use fingerprint::Fingerprint;
 
 /// The version of the file's form; a reader rejects all others.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// How old a snapshot may be where nothing else is said: a downed NVLink or a
 /// lost GPU changes no fingerprint.
@@ -29,7 +29,7 @@ pub const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// The largest file that is read; a real one has some kilobytes per GPU.
 pub const MAX_SIZE: usize = 4 * 1024 * 1024;
 
-/// A node's description with what is needed to see whether it still holds.
+/// A node's description with what is needed to see whether it is still valid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// [`SCHEMA`] of the program that wrote it.

@@ -23,12 +23,12 @@ pub(super) struct Socket {
     /// What to write above it, if it is to be drawn.
     pub title: Option<String>,
     /// Its NUMA nodes.
-    pub places: Vec<Place>,
+    pub places: Vec<Region>,
 }
 
 /// A NUMA node, or what GPUs have in common where that is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Region {
     /// What to write above it.
     pub title: String,
     /// Its NUMA node ids.
@@ -77,7 +77,7 @@ impl Groups {
 
 /// The places of the GPUs with their clusters, adapters not yet among them.
 /// NUMA nodes tell the place; CPUs only where those are not known.
-fn gpu_places(node: &Node) -> Vec<Place> {
+fn gpu_places(node: &Node) -> Vec<Region> {
     let same =
         |a: &Gpu, b: &Gpu| a.numa == b.numa && (a.numa.known().is_some() || a.cpus == b.cpus);
     let mut places: Vec<(&Gpu, Vec<usize>)> = Vec::new();
@@ -89,7 +89,7 @@ fn gpu_places(node: &Node) -> Vec<Place> {
     }
     let place = |(first, gpus): (&Gpu, Vec<usize>)| {
         let numa = first.numa.known().cloned().unwrap_or_default();
-        Place {
+        Region {
             title: match numa.len() {
                 0 => "NUMA node not known".to_owned(),
                 1 => format!("NUMA node {}", id_list(&numa)),
@@ -131,7 +131,7 @@ fn clusters(node: &Node, gpus: &[usize]) -> Vec<Cluster> {
 
 /// The place of an adapter's nearest GPUs, and their cluster if they share a
 /// switch; none if it is near no GPU or if those are in several places.
-fn nic_place(node: &Node, nic: usize, places: &[Place]) -> Option<(usize, Option<usize>)> {
+fn nic_place(node: &Node, nic: usize, places: &[Region]) -> Option<(usize, Option<usize>)> {
     let links = &node.nics.get(nic)?.links;
     let best = links.iter().min_by_key(|link| link.hop())?;
     if best.hop() >= Link::Sys.hop() {
@@ -154,7 +154,7 @@ fn nic_place(node: &Node, nic: usize, places: &[Place]) -> Option<(usize, Option
     }
 }
 
-fn put_nic(places: &mut [Place], nic: usize, place: usize, cluster: Option<usize>) {
+fn put_nic(places: &mut [Region], nic: usize, place: usize, cluster: Option<usize>) {
     let Some(place) = places.get_mut(place) else { return };
     let found = match cluster {
         Some(cluster) => place.clusters.get_mut(cluster),
@@ -180,7 +180,7 @@ fn switch_name(node: &Node, cluster: &Cluster) -> Option<&'static str> {
 }
 
 /// The farthest PCIe link between GPUs of different clusters of a place.
-fn between(node: &Node, place: &Place) -> Option<Link> {
+fn between(node: &Node, place: &Region) -> Option<Link> {
     let mut links: Vec<Link> = Vec::new();
     for (at, a) in place.clusters.iter().enumerate() {
         for b in place.clusters.iter().skip(at + 1) {
@@ -192,10 +192,10 @@ fn between(node: &Node, place: &Place) -> Option<Link> {
 }
 
 /// NUMA nodes with CPUs and no GPU are part of the picture.
-fn add_empty_nodes(node: &Node, places: &mut Vec<Place>) {
+fn add_empty_nodes(node: &Node, places: &mut Vec<Region>) {
     for numa in node.numa.iter().filter(|numa| !numa.cpus.is_empty()) {
         if places.iter().all(|place| !place.numa.contains(&numa.id)) {
-            places.push(Place {
+            places.push(Region {
                 title: format!("NUMA node {}", numa.id),
                 numa: vec![numa.id],
                 cpus: Some(numa.cpus.clone()),
@@ -207,7 +207,7 @@ fn add_empty_nodes(node: &Node, places: &mut Vec<Place>) {
 }
 
 /// Puts places into sockets, by the distances of their NUMA nodes.
-fn sockets(node: &Node, places: Vec<Place>) -> Vec<Socket> {
+fn sockets(node: &Node, places: Vec<Region>) -> Vec<Socket> {
     let mut with_cpus = node.numa.iter().filter(|numa| !numa.cpus.is_empty());
     if with_cpus.any(|numa| numa.distance.is_empty()) {
         return vec![Socket { title: None, places }];
@@ -216,7 +216,7 @@ fn sockets(node: &Node, places: Vec<Place>) -> Vec<Socket> {
         socket.iter().filter_map(|at| node.numa.get(*at)).map(|numa| numa.id).collect()
     };
     let sockets: Vec<Vec<u32>> = slurm::sockets(node).into_iter().map(ids).collect();
-    let home = |place: &Place| {
+    let home = |place: &Region| {
         sockets
             .iter()
             .position(|ids| !place.numa.is_empty() && place.numa.iter().all(|id| ids.contains(id)))

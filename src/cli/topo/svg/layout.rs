@@ -1,7 +1,7 @@
 //! Where everything is drawn.
 
 use super::canvas::{Area, text_width, wrap};
-use super::groups::{Cluster, Groups, Place};
+use super::groups::{Cluster, Groups, Region};
 use gpubind_core::node::{Node, PciAddress};
 
 pub(super) const MARGIN: f64 = 24.0;
@@ -24,7 +24,7 @@ const CPU_LINES: usize = 3;
 
 /// The picture's parts with their places.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Layout {
+pub(super) struct DrawingLayout {
     /// Sockets to be drawn, with their titles.
     pub sockets: Vec<(Area, String)>,
     /// NUMA nodes with their titles and the lines below those.
@@ -60,17 +60,18 @@ struct Builder<'n> {
     node: &'n Node,
     nic_width: f64,
     rows: Rows,
-    layout: Layout,
+    layout: DrawingLayout,
 }
 
-impl Layout {
+impl DrawingLayout {
     /// Places a node's parts below `top`.
-    pub fn of(node: &Node, groups: &Groups, top: f64) -> Layout {
+    pub fn of(node: &Node, groups: &Groups, top: f64) -> DrawingLayout {
         let longest = node.nics.iter().map(|nic| text_width(&nic.name, NORMAL)).fold(0.0, f64::max);
         let nic_width = (longest + 12.0).max(56.0);
         let has_title = groups.sockets.iter().any(|socket| socket.title.is_some());
-        let places: Vec<&Place> = groups.sockets.iter().flat_map(|socket| &socket.places).collect();
-        let widths = |place: &&Place| place_lines(place, place_width(place, nic_width)).len();
+        let places: Vec<&Region> =
+            groups.sockets.iter().flat_map(|socket| &socket.places).collect();
+        let widths = |place: &&Region| place_lines(place, place_width(place, nic_width)).len();
         let lines = places.iter().map(widths).max().unwrap_or(0);
         let clusters = || places.iter().flat_map(|place| &place.clusters);
         let nic_rows = clusters().map(|cluster| nic_grid(cluster, nic_width).1).max().unwrap_or(0);
@@ -82,7 +83,7 @@ impl Layout {
             false => (below, below + NIC_GAP),
         };
         let rows = Rows { top, nics, switch, gpus, bottom: gpus + GPU.1 + PADDING };
-        let mut builder = Builder { node, nic_width, rows, layout: Layout::default() };
+        let mut builder = Builder { node, nic_width, rows, layout: DrawingLayout::default() };
         builder.sockets(groups, has_title);
         builder.elsewhere(groups);
         builder.layout.gpu_bottom = gpus + GPU.1;
@@ -116,7 +117,7 @@ impl Builder<'_> {
         }
     }
 
-    fn place(&mut self, place: &Place, x: f64, width: f64) {
+    fn place(&mut self, place: &Region, x: f64, width: f64) {
         let rows = &self.rows;
         let area = Area { x, y: rows.top, width, height: rows.bottom - rows.top };
         let lines = place_lines(place, width);
@@ -223,14 +224,14 @@ fn cluster_width(cluster: &Cluster, nic_width: f64) -> f64 {
     gpus.max(nics).max(0.0)
 }
 
-fn place_width(place: &Place, nic_width: f64) -> f64 {
+fn place_width(place: &Region, nic_width: f64) -> f64 {
     let devices: f64 = place.clusters.iter().map(|c| cluster_width(c, nic_width) + GAP).sum();
     let title = text_width(&place.title, HEADING).max(text_width("CPUs 128-143,", NORMAL));
     (devices - GAP).max(title) + 2.0 * PADDING
 }
 
 /// What stands below the title of a NUMA node of this width.
-fn place_lines(place: &Place, width: f64) -> Vec<String> {
+fn place_lines(place: &Region, width: f64) -> Vec<String> {
     let width = width - 2.0 * PADDING;
     let mut lines = match &place.cpus {
         Some(cpus) => wrap(&format!("CPUs {cpus}"), NORMAL, width),

@@ -15,9 +15,9 @@ mod nvlink;
 
 use canvas::{Area, Canvas, FAINT, INK, Paint, Style, text_width, wrap};
 use groups::Groups;
-use layout::{HEADING, Layout, MARGIN, NORMAL, SMALL, TITLE};
+use layout::{DrawingLayout, HEADING, MARGIN, NORMAL, SMALL, TITLE};
 
-use super::matrix::short_why_sick;
+use super::matrix::short_why_unusable;
 use gpubind_core::node::{Node, PciAddress};
 use gpubind_core::words;
 
@@ -27,10 +27,10 @@ const NARROWEST: f64 = 560.0;
 /// Draws a node; `title` is the paragraph above the drawing.
 pub(super) fn draw(node: &Node, title: &str) -> String {
     let groups = Groups::of(node);
-    let width = Layout::of(node, &groups, 0.0).right.max(NARROWEST);
+    let width = DrawingLayout::of(node, &groups, 0.0).right.max(NARROWEST);
     let lines = wrap(title, TITLE, width - MARGIN);
     let top = MARGIN + lines.len() as f64 * (TITLE + 6.0) + 12.0;
-    let layout = Layout::of(node, &groups, top);
+    let layout = DrawingLayout::of(node, &groups, top);
 
     let mut canvas = Canvas::default();
     let style = Style { size: TITLE, bold: true, colour: INK, centred: false };
@@ -45,7 +45,7 @@ pub(super) fn draw(node: &Node, title: &str) -> String {
 }
 
 /// Sockets, NUMA nodes, wires and switches.
-fn boxes(canvas: &mut Canvas, layout: &Layout) {
+fn boxes(canvas: &mut Canvas, layout: &DrawingLayout) {
     let heading = Style { size: HEADING, bold: true, colour: INK, centred: false };
     let normal = Style { size: NORMAL, bold: false, colour: FAINT, centred: false };
     for (area, title) in &layout.sockets {
@@ -72,7 +72,7 @@ fn boxes(canvas: &mut Canvas, layout: &Layout) {
 }
 
 /// GPUs, adapters and unusable GPUs.
-fn devices(canvas: &mut Canvas, node: &Node, layout: &Layout) {
+fn devices(canvas: &mut Canvas, node: &Node, layout: &DrawingLayout) {
     for (gpu, area) in &layout.gpus {
         let index = node.gpus.get(*gpu).map_or(0, |gpu| gpu.index);
         let lines = layout::gpu_lines(node, *gpu);
@@ -82,7 +82,7 @@ fn devices(canvas: &mut Canvas, node: &Node, layout: &Layout) {
         let Some(unusable) = node.unusable.get(*nth) else { continue };
         let pci = unusable.pci.and_then(PciAddress::known).map(|pci| pci.to_string());
         let mut lines: Vec<String> = pci.into_iter().collect();
-        lines.push(short_why_sick(unusable.code));
+        lines.push(short_why_unusable(unusable.code));
         device(canvas, *area, canvas::UNUSABLE, &format!("GPU{}", unusable.index), &lines);
     }
     for (nic, area) in &layout.nics {
@@ -112,7 +112,7 @@ enum Sample {
 }
 
 /// Draws what the colours and lines mean and tells how far down that reaches.
-fn legend(canvas: &mut Canvas, node: &Node, layout: &Layout, top: f64, width: f64) -> f64 {
+fn legend(canvas: &mut Canvas, node: &Node, layout: &DrawingLayout, top: f64, width: f64) -> f64 {
     let mut entries: Vec<(Sample, String)> = Vec::new();
     let mut fill = |used: bool, paint: Paint, text: &str| {
         if used {

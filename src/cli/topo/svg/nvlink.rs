@@ -1,7 +1,7 @@
 //! NVLinks: curves between GPUs, or one bar where NVSwitches join them all.
 
 use super::canvas::{Area, Canvas, INK, NVSWITCH, Style, text_width};
-use super::layout::{Layout, NORMAL};
+use super::layout::{DrawingLayout, NORMAL};
 use gpubind_core::node::{Link, Node};
 
 /// No GPU has more NVLinks (NVIDIA's data sheets up to Blackwell); where the
@@ -55,14 +55,14 @@ pub(super) fn stroke(node: &Node, count: u32) -> (f64, &'static str) {
 }
 
 /// Draws the NVLinks below the GPUs and tells how far down they reach.
-pub(super) fn draw(canvas: &mut Canvas, node: &Node, layout: &Layout) -> f64 {
+pub(super) fn draw(canvas: &mut Canvas, node: &Node, layout: &DrawingLayout) -> f64 {
     match switched(node) {
         Some(count) => draw_bar(canvas, layout, count),
         None => draw_arcs(canvas, node, layout),
     }
 }
 
-fn draw_bar(canvas: &mut Canvas, layout: &Layout, count: u32) -> f64 {
+fn draw_bar(canvas: &mut Canvas, layout: &DrawingLayout, count: u32) -> f64 {
     let label = format!("NVSwitches: {count} NVLinks from every GPU, NV{count} between all pairs");
     let left = layout.gpus.iter().map(|(_, area)| area.x).fold(f64::MAX, f64::min);
     let right = layout.gpus.iter().map(|(_, area)| area.x + area.width).fold(0.0, f64::max);
@@ -86,7 +86,7 @@ struct Arc {
     depth: f64,
 }
 
-fn draw_arcs(canvas: &mut Canvas, node: &Node, layout: &Layout) -> f64 {
+fn draw_arcs(canvas: &mut Canvas, node: &Node, layout: &DrawingLayout) -> f64 {
     let mut order: Vec<(usize, Area)> = layout.gpus.clone();
     order.sort_by(|a, b| a.1.x.total_cmp(&b.1.x));
     let place = |gpu: usize| order.iter().position(|(other, _)| *other == gpu);

@@ -19,7 +19,7 @@ pub struct Misplaced {
 
 /// What gres.conf says of a machine's GPUs, compared with what is there.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Fit {
+pub struct GresComparison {
     /// GPUs that gres.conf lists with device files.
     pub listed: usize,
     /// GPUs that the machine has, the unusable ones included.
@@ -35,7 +35,7 @@ pub struct Fit {
     /// Whether any line has `Cores=`, and whether they can be compared: Slurm
     /// numbers cores, and this library must count them as Slurm does.
     pub has_cores: bool,
-    /// See [`Fit::has_cores`].
+    /// See [`GresComparison::has_cores`].
     pub cores_known: bool,
     /// GPUs whose `Cores=` are not the cores next to them.
     pub cores: Vec<Misplaced>,
@@ -55,41 +55,44 @@ struct Seat<'a> {
 
 /// Compares. `slurm_cores` is how many cores slurm.conf gives the node, where it
 /// says so: with another number than the machine's, `Cores=` cannot be understood.
-pub fn fit(gres: &NodeGres, node: &Node, slurm_cores: Option<usize>) -> Fit {
+pub fn compare_gres(gres: &NodeGres, node: &Node, slurm_cores: Option<usize>) -> GresComparison {
     let seats = seats(node);
     let listed: Vec<&GresGpu> = gres.gpus.iter().filter(|gpu| !gpu.files.is_empty()).collect();
-    let mut fit = Fit { listed: listed.len(), present: seats.len(), ..Fit::default() };
+    let mut comparison =
+        GresComparison { listed: listed.len(), present: seats.len(), ..GresComparison::default() };
     let mut places: Vec<(usize, &GresGpu)> = Vec::new();
     for gpu in &listed {
         let name = gpu.files.join(",");
         let at = gpu.minor().and_then(|n| seats.iter().position(|seat| seat.minor == Some(n)));
         match at {
-            None => fit.unknown.push(name),
-            Some(at) if places.iter().any(|(other, _)| *other == at) => fit.repeated.push(name),
+            None => comparison.unknown.push(name),
+            Some(at) if places.iter().any(|(other, _)| *other == at) => {
+                comparison.repeated.push(name)
+            }
             Some(at) => places.push((at, gpu)),
         }
     }
     let is_listed = |at: usize| places.iter().any(|(other, _)| *other == at);
     let rest = seats.iter().enumerate().filter(|(at, _)| !is_listed(*at));
-    fit.unlisted = rest.filter_map(|(_, seat)| seat.minor).collect();
+    comparison.unlisted = rest.filter_map(|(_, seat)| seat.minor).collect();
     if !places.is_sorted_by_key(|(at, _)| *at) {
         let mut sorted = places.clone();
         sorted.sort_by_key(|(at, _)| *at);
-        fit.in_pci_order = Some(sorted.iter().map(|(_, gpu)| gpu.files.join(",")).collect());
+        comparison.in_pci_order = Some(sorted.iter().map(|(_, gpu)| gpu.files.join(",")).collect());
     }
     let machine_cores = cores(node);
-    fit.has_cores = listed.iter().any(|gpu| gpu.cores.is_some());
-    fit.cores_known =
+    comparison.has_cores = listed.iter().any(|gpu| gpu.cores.is_some());
+    comparison.cores_known =
         !machine_cores.is_empty() && slurm_cores.is_none_or(|count| count == machine_cores.len());
-    fit.has_links = listed.iter().any(|gpu| gpu.links.is_some());
+    comparison.has_links = listed.iter().any(|gpu| gpu.links.is_some());
     for (at, listed) in &places {
         let Some(Seat { gpu: Some((position, gpu)), .. }) = seats.get(*at) else { continue };
-        if fit.cores_known {
-            fit.cores.extend(wrong_cores(listed, gpu, &machine_cores));
+        if comparison.cores_known {
+            comparison.cores.extend(wrong_cores(listed, gpu, &machine_cores));
         }
-        fit.links.extend(wrong_links(listed, (*position, gpu), &seats, node));
+        comparison.links.extend(wrong_links(listed, (*position, gpu), &seats, node));
     }
-    fit
+    comparison
 }
 
 fn seats(node: &Node) -> Vec<Seat<'_>> {
@@ -173,18 +176,23 @@ mod tests {
     #[test]
     fn files_are_found_by_their_numbers_and_ordered_by_pci_address() {
         let node = node("minors-reordered", "");
-        let right = fit(&gres("/dev/nvidia[2,3,0,1]"), &node, None);
+        let right = compare_gres(&gres("/dev/nvidia[2,3,0,1]"), &node, None);
         assert_eq!((right.listed, right.present), (4, 4));
-        let clean = Fit { listed: 4, present: 4, cores_known: true, ..Fit::default() };
+        let clean = GresComparison {
+            listed: 4,
+            present: 4,
+            cores_known: true,
+            ..GresComparison::default()
+        };
         assert_eq!(right, clean);
-        let by_number = fit(&gres("/x/dev/nvidia[0-3]"), &node, None);
+        let by_number = compare_gres(&gres("/x/dev/nvidia[0-3]"), &node, None);
         let files = ["/x/dev/nvidia2", "/x/dev/nvidia3", "/x/dev/nvidia0", "/x/dev/nvidia1"];
         assert_eq!(by_number.in_pci_order.unwrap(), files);
     }
 
     #[test]
     fn what_is_missing_unknown_or_twice_is_named() {
-        let found = fit(&gres("/dev/nvidia[0-2,2,9]"), &node("two-cpu", ""), None);
+        let found = compare_gres(&gres("/dev/nvidia[0-2,2,9]"), &node("two-cpu", ""), None);
         assert_eq!((found.listed, found.present), (5, 8));
         assert_eq!(found.unknown, ["/dev/nvidia9"]);
         assert_eq!(found.repeated, ["/dev/nvidia2"]);
@@ -193,7 +201,8 @@ mod tests {
 
     #[test]
     fn an_unusable_gpu_is_there_all_the_same() {
-        let lost = fit(&gres("/dev/nvidia[0-7]"), &node("two-cpu", "[faults]\nlost = [2]"), None);
+        let lost =
+            compare_gres(&gres("/dev/nvidia[0-7]"), &node("two-cpu", "[faults]\nlost = [2]"), None);
         assert_eq!((lost.present, lost.unknown.len(), lost.unlisted.len()), (8, 0, 0));
     }
 
@@ -205,14 +214,14 @@ mod tests {
         for (gpu, cores) in gres.gpus.iter_mut().zip(["0-23", "24-47", "24-47", "24-71"]) {
             gpu.cores = Some(cores.parse().unwrap());
         }
-        let found = fit(&gres, &node, Some(48));
+        let found = compare_gres(&gres, &node, Some(48));
         let wrong: Vec<_> = found
             .cores
             .iter()
             .map(|gpu| (gpu.gpu, gpu.said.as_str(), gpu.right.as_str()))
             .collect();
         assert_eq!(wrong, [(1, "24-47", "0-23"), (3, "24-71", "24-47")]);
-        let other = fit(&gres, &node, Some(16));
+        let other = compare_gres(&gres, &node, Some(16));
         assert!(other.has_cores && !other.cores_known && other.cores.is_empty());
     }
 
@@ -224,10 +233,10 @@ mod tests {
         for (gpu, links) in gres.gpus.iter_mut().zip(links) {
             gpu.links = Some(links.to_vec());
         }
-        let found = fit(&gres, &node, None);
+        let found = compare_gres(&gres, &node, None);
         let wrong: Vec<_> = found.links.iter().map(|gpu| (gpu.gpu, gpu.right.as_str())).collect();
         assert_eq!(wrong, [(2, "0,0,-1,4"), (3, "0,0,4,-1")]);
         gres.gpus[0].links = Some(vec![-1, 4]);
-        assert_eq!(fit(&gres, &node, None).links.len(), 3, "a short list is wrong");
+        assert_eq!(compare_gres(&gres, &node, None).links.len(), 3, "a short list is wrong");
     }
 }

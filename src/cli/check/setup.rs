@@ -21,7 +21,7 @@ use gpubind_core::site::{
 };
 
 /// This machine and its Slurm.
-pub struct Facts {
+pub struct Setup {
     /// slurm.conf, or why it is not known.
     pub slurm: Result<SlurmConf, String>,
     /// Slurm's major and minor release, or why it is not known.
@@ -63,9 +63,9 @@ impl ReadingError {
     }
 }
 
-impl Facts {
+impl Setup {
     /// Looks at everything.
-    pub fn gather(args: &CheckArgs) -> Facts {
+    pub fn gather(args: &CheckArgs) -> Setup {
         let slurm = slurm_conf(args.slurm_conf.as_deref());
         let conf = slurm.as_ref().ok();
         let name = env::var(variables::NODE_NAME).ok();
@@ -95,7 +95,7 @@ impl Facts {
         let nvml = args.machine.nvml.clone().or_else(|| site.nvml.clone());
         let release = slurm_release(conf.and_then(|conf| conf.file.as_deref()));
         let reading = read(&roots, nvml.as_deref(), site.probe_timeout);
-        Facts {
+        Setup {
             slurm,
             release,
             entry,

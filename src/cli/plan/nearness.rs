@@ -9,7 +9,7 @@ use gpubind_core::plan::mapping_cost;
 
 /// The nearness of a task to its devices; of several devices, the farthest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Near {
+pub(super) enum Nearness {
     /// All its CPUs are local.
     Local,
     /// Some of its CPUs are local; mean distance beyond the local one, in thousandths.
@@ -20,40 +20,40 @@ pub(super) enum Near {
     Unknown,
 }
 
-impl Near {
+impl Nearness {
     /// Of one task to its devices.
-    pub fn of(node: &Node, devices: &[Device], cpus: &IdSet) -> Near {
+    pub fn of(node: &Node, devices: &[Device], cpus: &IdSet) -> Nearness {
         let one = |device: &Device| {
             let gpu = node.gpu(*device)?;
             let cost = mapping_cost(node, &[*device], std::slice::from_ref(cpus), &[0]).ok()?;
             Some(match Locality::of(cpus, gpu) {
-                Locality::Local => Near::Local,
-                Locality::Partly => Near::Partly(cost.numa),
-                Locality::Remote => Near::Far(cost.numa),
-                Locality::Unknown => Near::Unknown,
+                Locality::Local => Nearness::Local,
+                Locality::Partly => Nearness::Partly(cost.numa),
+                Locality::Remote => Nearness::Far(cost.numa),
+                Locality::Unknown => Nearness::Unknown,
             })
         };
         devices
             .iter()
-            .map(|device| one(device).unwrap_or(Near::Unknown))
+            .map(|device| one(device).unwrap_or(Nearness::Unknown))
             .max()
-            .unwrap_or(Near::Unknown)
+            .unwrap_or(Nearness::Unknown)
     }
 
     /// Known not to be local.
     pub fn is_away(self) -> bool {
-        matches!(self, Near::Partly(_) | Near::Far(_))
+        matches!(self, Nearness::Partly(_) | Nearness::Far(_))
     }
 }
 
-impl fmt::Display for Near {
+impl fmt::Display for Nearness {
     /// The distance as Linux counts it, where 10 is local.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Near::Local => f.write_str("local"),
-            Near::Partly(beyond) => write!(f, "partly, {}", Distance(beyond)),
-            Near::Far(beyond) => write!(f, "{}", Distance(beyond)),
-            Near::Unknown => f.write_str("?"),
+            Nearness::Local => f.write_str("local"),
+            Nearness::Partly(beyond) => write!(f, "partly, {}", Distance(beyond)),
+            Nearness::Far(beyond) => write!(f, "{}", Distance(beyond)),
+            Nearness::Unknown => f.write_str("?"),
         }
     }
 }
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn the_farthest_device_of_several_counts() {
-        assert!(Near::Local < Near::Partly(0) && Near::Partly(5) < Near::Far(1));
-        assert!(Near::Far(1) < Near::Far(2) && Near::Far(u64::MAX) < Near::Unknown);
+        assert!(Nearness::Local < Nearness::Partly(0) && Nearness::Partly(5) < Nearness::Far(1));
+        assert!(Nearness::Far(1) < Nearness::Far(2) && Nearness::Far(u64::MAX) < Nearness::Unknown);
     }
 }
