@@ -484,10 +484,15 @@ fn mig_instances_need_autodetect() {
         "mig",
         &["on for GPUs 3, which have no instance", "nvidia-smi mig"],
     );
+    // Slurm gives it to jobs all the same.
+    host.says(&said, "note", "usable-gpus", &["all but GPUs 3, which have no MIG instance"]);
+    let only = "4 GPUs, but only 3 can be used: GPUs 3 have no MIG instance";
+    host.says(&said, "warning", "gres-count", &[only]);
     let node = host.fake.machine.to_node();
     let split = node.gpus.iter().filter(|gpu| !gpu.mig.is_empty()).count();
     let instances: usize = node.gpus.iter().map(|gpu| gpu.mig.len()).sum();
-    let devices = node.gpus.len() - split + instances;
+    let devices = node.gpus.len() - split - 1 + instances;
+    assert!(said.of("placement").1.starts_with(&format!("one rank on each of {devices} GPUs")));
     host.write("etc/gres.conf", "AutoDetect=nvml\n");
     host.write("lib/gpu_nvml.so", "");
     host.change("etc/slurm.conf", "Gres=gpu:4", &format!("Gres=gpu:a100:{devices}"));
@@ -540,12 +545,74 @@ fn gres_conf_must_fit_the_machine() {
     gres("Name=gpu File=/dev/nvidia[0-3] Cores=0-3\nName=gpu File=/dev/nvidia[4-7]\n");
     host.finds("warning", "gres-cores", &["GPU 0 has Cores=0-3 (line 1), but 0-", "GPU 3 has"]);
     gres("Name=gpu File=/dev/nvidia0 Links=-1,1,1,1\nName=gpu File=/dev/nvidia[1-7]\n");
-    let links = "GPU 0 has Links=-1,1,1,1 (line 1), but -1,18,18,18,18,18,18,18 would be right";
+    let links = "GPU 0 has Links=-1,1,1,1 (line 1), but -1,1,1,1,1,1,1,1 would be right";
     host.finds("warning", "gres-links", &[links]);
+    // All GPUs are joined alike: any one number is as good as another.
+    for number in [0, 1, 18] {
+        gres(&all_to_all(|own, other| if own == other { -1 } else { number }));
+        assert_eq!(host.check().not_ok(), [], "{number}");
+    }
+    gres(&all_to_all(|own, other| if own == other { -1 } else { i32::from(own < 4) }));
+    host.finds("warning", "gres-links", &["GPU 0 has Links=-1,1,1,1,1,1,1,1 (line 1), but -1,18,"]);
+    let malformed = all_to_all(|own, other| if own == other { -1 } else { 1 });
+    gres(&malformed.replace("Links=1,-1,1", "Links=1,-1,,1"));
+    let list = "line 2 of gres.conf has Links=1,-1,,1,1,1,1,1,1, which is not a number for each";
+    host.finds("warning", "gres-links", &[list]);
     gres("AutoDetect=rsmi\n");
     host.finds("warning", "gres-detect", &["AutoDetect=rsmi does not find NVIDIA GPUs"]);
     gres("AutoDetect=nvml\n");
     host.finds("broken", "gres-detect", &["has no gpu_nvml.so in ", "File=/dev/nvidia[0-7]"]);
+}
+
+/// A line for each of eight GPUs.
+fn all_to_all(links: impl Fn(usize, usize) -> i32) -> String {
+    let line = |own: usize| {
+        let links: Vec<String> = (0..8).map(|other| links(own, other).to_string()).collect();
+        format!("Name=gpu File=/dev/nvidia{own} Links={}\n", links.join(","))
+    };
+    (0..8).map(line).collect()
+}
+
+#[test]
+fn gres_conf_that_slurmd_refuses_is_broken() {
+    let Some(host) = well() else { return };
+    let files = "Name=gpu File=/dev/nvidia[0-7]\n";
+    for (text, why) in [
+        ("AutoDetect=nvml\nName=gpu\nName=gpu\n", "lines 2 and 3: without File= and Type="),
+        (&format!("{files}Shared=no\n"), "line 2: Slurm knows no key `Shared` there"),
+        (&format!("{files}Name=gpu Count=1\n"), "line 1 has File=, line 2 has none"),
+    ] {
+        host.write("etc/gres.conf", text);
+        let said = host.check();
+        let why = format!("slurmd does not start: gres.conf, {why}");
+        host.says(&said, "broken", "gres-conf", &[&why, "slurmd -G"]);
+        assert_eq!(said.code, Some(2));
+    }
+}
+
+#[test]
+fn types_must_be_written_alike_in_both_files() {
+    let Some(host) = well() else { return };
+    host.change("etc/slurm.conf", "Gres=gpu:8", "Gres=gpu:h100:8");
+    let typed = |kind: &str, files: &str| {
+        host.write("etc/gres.conf", &format!("Name=gpu Type={kind} File=/dev/nvidia[{files}]\n"));
+    };
+    typed("h100", "0-7");
+    assert_eq!(host.check().not_ok(), []);
+    for (kind, why) in [
+        ("H100", "line 1 has Type=H100, but slurm.conf has gpu:h100"),
+        ("a100", "line 1 has Type=a100, but slurm.conf has gpu:h100"),
+    ] {
+        typed(kind, "0-7");
+        host.finds("broken", "gres-types", &[why, "Invalid generic resource"]);
+    }
+    host.write("etc/gres.conf", "Name=gpu File=/dev/nvidia[0-7]\n");
+    host.finds("broken", "gres-types", &["line 1 has no Type=, but slurm.conf has gpu:h100"]);
+    host.change("etc/slurm.conf", "Gres=gpu:h100:8", "Gres=gpu:h100:4,gpu:a100:4");
+    let two =
+        "Name=gpu Type=h100 File=/dev/nvidia[0-4]\nName=gpu Type=a100 File=/dev/nvidia[5-7]\n";
+    host.write("etc/gres.conf", two);
+    host.finds("broken", "gres-types", &["3 of Type=a100 are listed, but slurm.conf gives 4"]);
 }
 
 #[test]
@@ -553,7 +620,7 @@ fn slurm_conf_must_count_the_gpus_right() {
     let Some(host) = well() else { return };
     for (gres, level, words) in [
         ("gpu:9", "broken", "9 GPUs; the machine has only 8"),
-        ("gpu:h100:4,gpu:x:2", "warning", "6 GPUs; the machine has 8, which is more"),
+        ("gpu:4,gpu:2", "warning", "6 GPUs; the machine has 8, which is more"),
         ("shard:8", "warning", "no GPUs; the machine has 8 -> write Gres=gpu:8"),
     ] {
         let (before, now) = ("Gres=gpu:8".to_owned(), format!("Gres={gres}"));

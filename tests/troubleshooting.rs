@@ -26,7 +26,8 @@ const ALL_TEXTS: [&str; 3] =
     ["src/cli/report/check.rs", "core/src/step/allocation.rs", "src/nvml/mod.rs"];
 
 /// Files with many similar messages, and what the one row says that stands for all.
-const GROUPS: [(&str, &str); 7] = [
+const GROUPS: [(&str, &str); 8] = [
+    ("src/slurm/gres_rules.rs", "slurmd does not start: gres.conf, WHY"),
     ("topo-text/src/error.rs", "FILE: line N, row GPU0: …, and the like"),
     ("machine/src/", "FILE: line N: … (a machine file, .toml)"),
     ("core/src/node/check.rs", "the snapshot contradicts itself: …"),

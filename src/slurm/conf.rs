@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use nodeset::{NodeSet, Parser, Resolver};
 
+use super::gres_rules::parse_count;
 use super::lines::{Line, Lines, ReadError};
 use crate::slurm::Distribution;
 
@@ -50,6 +51,12 @@ impl NodeEntry {
         entries.filter_map(gpu_count).reduce(u64::saturating_add)
     }
 
+    /// What `Gres=` says of GPUs: their types and counts.
+    pub fn gpu_types(&self) -> Vec<(Option<String>, u64)> {
+        let entries = self.value("Gres").unwrap_or_default().split(',');
+        entries.filter_map(|entry| Some((gpu_type(entry), gpu_count(entry)?))).collect()
+    }
+
     /// How many cores the node has by its entry, where that says how many each
     /// socket has.
     pub fn cores(&self) -> Option<usize> {
@@ -71,6 +78,14 @@ fn gpu_count(element: &str) -> Option<u64> {
         return None;
     }
     Some(parts.next_back().and_then(|count| count.parse().ok()).unwrap_or(1))
+}
+
+/// The type in such an element: `a100` in `gpu:a100:4`.
+fn gpu_type(element: &str) -> Option<String> {
+    let element = element.split('(').next().unwrap_or_default();
+    let kind = element.trim().split(':').nth(1)?;
+    let is_type = kind != "no_consume" && parse_count(kind).is_none();
+    is_type.then(|| kind.to_owned())
 }
 
 impl SlurmConf {
@@ -107,6 +122,7 @@ impl SlurmConf {
                 file: PathBuf::from("scontrol show config"),
                 number,
                 pairs: vec![(key.to_owned(), value.to_owned())],
+                stray: Vec::new(),
             })
         };
         let lines = (1..).zip(text.lines()).filter_map(shown).collect();
@@ -240,6 +256,13 @@ mod tests {
         assert_eq!((gpu.cores(), test.cores()), (Some(16), None));
         assert_eq!(test.value("CoresPerSocket"), None);
         assert_eq!(conf.node(Some("test-0"), "box8").unwrap().name, "test-0");
+        let types = |node: NodeEntry| {
+            let types = node.gpu_types().into_iter();
+            types.map(|(kind, count)| format!("{kind:?} {count}")).collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(types(gpu), "Some(\"a100\") 4");
+        assert_eq!(types(test), "Some(\"b\") 2, Some(\"a\") 2");
+        assert_eq!(types(by_host("one").unwrap()), "None 1");
         assert_eq!(by_host("cpu").unwrap().gpus(), None);
         assert_eq!(by_host("one").unwrap().gpus(), Some(1));
         assert_eq!(by_host("login"), None);

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::conf::hosts;
+use super::gres_rules::{GresRefusal, parse_count, refusal};
 use super::lines::{Line, Lines, ReadError};
 use gpubind_core::node::IdSet;
 
@@ -21,7 +22,42 @@ pub struct GresGpu {
     /// `Cores=`: numbers of cores, not of CPUs, counted socket by socket.
     pub cores: Option<IdSet>,
     /// `Links=`: connections to each GPU, -1 for itself.
-    pub links: Option<Vec<i64>>,
+    pub links: Option<GresLinks>,
+}
+
+/// `Links=` of a GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GresLinks {
+    /// As written.
+    pub text: String,
+    /// `None` where it is not a list of numbers with one -1, which Slurm ignores, or reads
+    /// as a shorter one if an entry is empty.
+    pub counts: Option<Vec<i64>>,
+}
+
+/// A line of `Name=gpu`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GresLine {
+    /// Its number in the file.
+    pub number: usize,
+    /// `Type=`.
+    pub kind: Option<String>,
+    /// How many GPUs its files are.
+    pub devices: usize,
+    /// `Count=` as written.
+    pub count: Option<String>,
+    /// Whether it has File= and MultipleFiles=.
+    pub has_both_files: bool,
+}
+
+impl GresLine {
+    /// How many GPUs it lists.
+    pub fn gpus(&self) -> u64 {
+        match self.devices {
+            0 => self.count.as_deref().and_then(parse_count).unwrap_or(1),
+            devices => devices as u64,
+        }
+    }
 }
 
 impl GresGpu {
@@ -41,6 +77,10 @@ pub struct NodeGres {
     pub autodetect: Option<String>,
     /// The GPUs that are listed, in Slurm's order before AutoDetect sorts them.
     pub gpus: Vec<GresGpu>,
+    /// The lines that list them.
+    pub lines: Vec<GresLine>,
+    /// Why slurmd refuses the file.
+    pub refusal: Option<GresRefusal>,
     /// Lines that name nodes were passed over because the node's name is not known.
     pub passed_over: bool,
 }
@@ -51,10 +91,12 @@ pub struct NodeGres {
 /// [`ReadError`] if the file cannot be read. Included files that cannot are left
 /// out.
 pub fn read(path: &Path, node: Option<&str>) -> Result<NodeGres, ReadError> {
-    Ok(of_lines(&Lines::read(path)?.lines, node))
+    let lines = Lines::read(path)?.lines;
+    let gres = of_lines(&lines, node);
+    Ok(NodeGres { refusal: refusal(&lines, &gres), ..gres })
 }
 
-fn of_lines(lines: &[Line], node: Option<&str>) -> NodeGres {
+pub(super) fn of_lines(lines: &[Line], node: Option<&str>) -> NodeGres {
     let mut gres = NodeGres::default();
     let (mut for_all, mut for_node) = (None, None);
     for line in lines {
@@ -77,7 +119,15 @@ fn of_lines(lines: &[Line], node: Option<&str>) -> NodeGres {
             None => for_all = detect.or(for_all),
         }
         if line.value("Name").is_some_and(|name| name.eq_ignore_ascii_case("gpu")) {
-            gres.gpus.extend(gpus(line));
+            let gpus = gpus(line);
+            gres.lines.push(GresLine {
+                number: line.number,
+                kind: line.value("Type").map(str::to_owned),
+                devices: gpus.iter().filter(|gpu| !gpu.files.is_empty()).count(),
+                count: line.value("Count").map(str::to_owned),
+                has_both_files: files(line).is_some() && line.value("MultipleFiles").is_some(),
+            });
+            gres.gpus.extend(gpus);
         }
     }
     gres.autodetect = for_node.or(for_all).filter(|kind| kind != "off");
@@ -91,21 +141,32 @@ fn gpus(line: &Line) -> Vec<GresGpu> {
         line: line.number,
         files,
         cores: cores.and_then(|list| list.parse().ok()),
-        links: line.value("Links").and_then(links),
+        links: line.value("Links").or(line.value("Link")).map(links),
     };
-    if let Some(files) = line.value("File") {
+    if let Some(files) = files(line) {
         return expand(files).into_iter().map(|file| one(vec![file])).collect();
     }
     if let Some(files) = line.value("MultipleFiles") {
         return vec![one(expand(files))];
     }
-    let count = line.value("Count").map_or(Some(1), |count| count.parse().ok());
+    let count = line.value("Count").map_or(Some(1), parse_count).unwrap_or(0);
     // With AutoDetect a line need not count: it only checks what is found.
-    (0..count.unwrap_or(0).min(MOST_FILES)).map(|_| one(Vec::new())).collect()
+    (0..count.min(MOST_FILES as u64)).map(|_| one(Vec::new())).collect()
 }
 
-fn links(list: &str) -> Option<Vec<i64>> {
-    list.split(',').map(|number| number.trim().parse().ok()).collect()
+fn files(line: &Line) -> Option<&str> {
+    line.value("File").or(line.value("Files"))
+}
+
+/// Numbers from 0 on, and -1 for the GPU itself (src/interfaces/gres.c,
+/// gres_links_validate).
+fn links(list: &str) -> GresLinks {
+    let numbers = list.split(',').map(|number| number.trim().parse().ok());
+    let counts = numbers.collect::<Option<Vec<i64>>>().filter(|counts| {
+        let own = counts.iter().filter(|count| **count == -1).count();
+        own == 1 && counts.iter().all(|count| *count >= -1)
+    });
+    GresLinks { text: list.to_owned(), counts }
 }
 
 /// The names in a list such as `/dev/nvidia[0-3,7]`, in the list's own order, which
@@ -193,7 +254,10 @@ mod tests {
         let text = "Name=gpu File=/dev/nvidia0 Links=-1,4,0 CPUs=0,2-3\nName=gpu Count=2\n\
              Name=gpu MultipleFiles=/dev/nvidia1,/dev/nvidia-caps/nvidia-cap[21-22]\n";
         let found = gres(text, None);
-        assert_eq!(found.gpus[0].links, Some(vec![-1, 4, 0]));
+        assert_eq!(found.gpus[0].links.as_ref().unwrap().counts, Some(vec![-1, 4, 0]));
+        for wrong in ["0,-1,,0", "0,x", "0,0", "-1,-1", "-1,-5", ""] {
+            assert_eq!(links(wrong).counts, None, "{wrong}");
+        }
         assert_eq!(found.gpus[0].cores.as_ref().unwrap().to_string(), "0,2-3");
         assert_eq!(minors(&found), [Some(0), None, None, Some(1)]);
         assert_eq!(found.gpus[3].files.len(), 3);

@@ -43,6 +43,10 @@ pub struct GresComparison {
     pub has_links: bool,
     /// GPUs whose `Links=` is not their NVLinks.
     pub links: Vec<Misplaced>,
+    /// Numbers of the lines whose `Links=` is no such list, and it.
+    pub malformed_links: Vec<(usize, String)>,
+    /// N of /dev/nvidiaN of all GPUs, in PCI order.
+    pub minors: Vec<u32>,
 }
 
 /// A GPU's place in PCI order, usable or not.
@@ -85,12 +89,19 @@ pub fn compare_gres(gres: &NodeGres, node: &Node, slurm_cores: Option<usize>) ->
     comparison.cores_known =
         !machine_cores.is_empty() && slurm_cores.is_none_or(|count| count == machine_cores.len());
     comparison.has_links = listed.iter().any(|gpu| gpu.links.is_some());
+    comparison.minors = seats.iter().filter_map(|seat| seat.minor).collect();
+    let malformed = listed.iter().filter_map(|gpu| {
+        let links = gpu.links.as_ref().filter(|links| links.counts.is_none())?;
+        Some((gpu.line, links.text.clone()))
+    });
+    comparison.malformed_links = malformed.collect();
+    let uniform = uniform_links(&listed, node);
     for (at, listed) in &places {
         let Some(Seat { gpu: Some((position, gpu)), .. }) = seats.get(*at) else { continue };
         if comparison.cores_known {
             comparison.cores.extend(wrong_cores(listed, gpu, &machine_cores));
         }
-        comparison.links.extend(wrong_links(listed, (*position, gpu), &seats, node));
+        comparison.links.extend(wrong_links(listed, (*position, gpu), &seats, (node, uniform)));
     }
     comparison
 }
@@ -130,13 +141,14 @@ fn wrong_links(
     listed: &GresGpu,
     (position, gpu): (usize, &Gpu),
     seats: &[Seat],
-    node: &Node,
+    (node, uniform): (&Node, Option<i64>),
 ) -> Option<Misplaced> {
-    let said = listed.links.as_ref()?;
+    let said = listed.links.as_ref()?.counts.as_ref()?;
     let right: Vec<Option<i64>> = seats
         .iter()
         .map(|seat| match node.link(position, seat.gpu?.0) {
             Link::Same => Some(-1),
+            Link::NvLink(_) if uniform.is_some() => uniform,
             Link::NvLink(count) => Some(i64::from(count)),
             Link::Unknown => None,
             _ => Some(0),
@@ -152,13 +164,29 @@ fn wrong_links(
     })
 }
 
+/// The number that all lines give for all other GPUs, where the machine joins all GPUs
+/// alike: to Slurm, which looks for the GPUs with most links, any number is as good there.
+fn uniform_links(listed: &[&GresGpu], node: &Node) -> Option<i64> {
+    let count = node.gpus.len();
+    let pairs = (0..count).flat_map(|a| (a + 1..count).map(move |b| (a, b)));
+    let mut links = pairs.map(|(a, b)| node.link(a, b));
+    let first = links.next().filter(|link| matches!(link, Link::NvLink(_)))?;
+    if links.any(|link| link != first) {
+        return None;
+    }
+    let counts = listed.iter().filter_map(|gpu| gpu.links.as_ref()?.counts.as_ref());
+    let mut others = counts.flatten().filter(|count| **count != -1);
+    let number = *others.next()?;
+    others.all(|other| *other == number).then_some(number)
+}
+
 fn list(numbers: impl Iterator<Item = i64>) -> String {
     numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::gres::expand;
+    use super::super::gres::{GresLinks, expand};
     use super::*;
     use gpubind_machine::Machine;
 
@@ -178,7 +206,9 @@ mod tests {
         let node = node("minors-reordered", "");
         let right = compare_gres(&gres("/dev/nvidia[2,3,0,1]"), &node, None);
         assert_eq!((right.listed, right.present), (4, 4));
+        let minors = vec![2, 3, 0, 1];
         let clean = GresComparison {
+            minors,
             listed: 4,
             present: 4,
             cores_known: true,
@@ -225,18 +255,37 @@ mod tests {
         assert!(other.has_cores && !other.cores_known && other.cores.is_empty());
     }
 
+    fn links_of(counts: &[i64]) -> GresLinks {
+        GresLinks { text: list(counts.iter().copied()), counts: Some(counts.to_vec()) }
+    }
+
+    #[test]
+    fn where_all_gpus_are_joined_alike_any_one_number_is_right() {
+        let node = node("hgx-h100", "");
+        let with = |number: &dyn Fn(usize) -> i64| {
+            let mut gres = gres("/dev/nvidia[0-7]");
+            for (at, gpu) in gres.gpus.iter_mut().enumerate() {
+                let counts = (0..8).map(|other| if other == at { -1 } else { number(at) });
+                gpu.links = Some(links_of(&counts.collect::<Vec<_>>()));
+            }
+            compare_gres(&gres, &node, None).links.len()
+        };
+        assert_eq!([with(&|_| 1), with(&|_| 0), with(&|_| 18)], [0, 0, 0]);
+        assert_eq!(with(&|at| if at < 4 { 18 } else { 1 }), 4, "unlike for Slurm");
+    }
+
     #[test]
     fn links_are_compared_by_pci_order() {
         let node = node("minors-reordered", "");
         let mut gres = gres("/dev/nvidia[2,3,0,1]");
         let links = [[-1, 4, 0, 0], [4, -1, 0, 0], [0, 0, -1, 2], [0, 4, 0, -1]];
         for (gpu, links) in gres.gpus.iter_mut().zip(links) {
-            gpu.links = Some(links.to_vec());
+            gpu.links = Some(links_of(&links));
         }
         let found = compare_gres(&gres, &node, None);
         let wrong: Vec<_> = found.links.iter().map(|gpu| (gpu.gpu, gpu.right.as_str())).collect();
         assert_eq!(wrong, [(2, "0,0,-1,4"), (3, "0,0,4,-1")]);
-        gres.gpus[0].links = Some(vec![-1, 4]);
+        gres.gpus[0].links = Some(links_of(&[-1, 4]));
         assert_eq!(compare_gres(&gres, &node, None).links.len(), 3, "a short list is wrong");
     }
 }

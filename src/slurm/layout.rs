@@ -56,7 +56,7 @@ pub struct LayoutError {
     pub cpus_per_task: usize,
     /// CPUs of the node.
     pub cpus: usize,
-    /// What would comparison.
+    /// What would fit.
     pub most: usize,
 }
 

@@ -22,6 +22,8 @@ pub struct Line {
     pub number: usize,
     /// Keys as written, and values without quotes.
     pub pairs: Vec<(String, String)>,
+    /// Words that belong to no pair, for which Slurm refuses the file.
+    pub stray: Vec<String>,
 }
 
 impl Line {
@@ -50,7 +52,7 @@ pub struct ReadError {
 /// A file's lines, with those of the files that it includes in their places.
 #[derive(Debug, Default)]
 pub struct Lines {
-    /// The lines that hold pairs.
+    /// The lines that are not empty.
     pub lines: Vec<Line>,
     /// Included files that cannot be read.
     pub missing: Vec<ReadError>,
@@ -80,9 +82,9 @@ impl Lines {
                 }
                 Some(_) => {}
                 None => {
-                    let pairs = pairs(&line);
-                    if !pairs.is_empty() {
-                        self.lines.push(Line { file: path.to_owned(), number, pairs });
+                    let (pairs, stray) = pairs(&line);
+                    if !pairs.is_empty() || !stray.is_empty() {
+                        self.lines.push(Line { file: path.to_owned(), number, pairs, stray });
                     }
                 }
             }
@@ -146,14 +148,17 @@ fn included(line: &str) -> Option<&str> {
     (word.eq_ignore_ascii_case("include") && !name.starts_with('=')).then_some(name)
 }
 
-/// The pairs of a line; a word without `=` is passed over.
-fn pairs(line: &str) -> Vec<(String, String)> {
+/// The pairs of a line, and the words that belong to none.
+fn pairs(line: &str) -> (Vec<(String, String)>, Vec<String>) {
     let mut pairs = Vec::new();
+    let mut stray: Vec<String> = Vec::new();
     let mut rest = line;
     while let Some((before, after)) = rest.split_once('=') {
         // Slurm also knows `+=` and the like; to a reader it is a value all the same.
         let name = before.trim_end().trim_end_matches(['+', '-', '*', '/']);
-        let name = name.split_whitespace().last().unwrap_or_default();
+        let mut words = name.split_whitespace();
+        let name = words.next_back().unwrap_or_default();
+        stray.extend(words.map(str::to_owned));
         let after = after.trim_start();
         let (value, left) = match after.strip_prefix('"') {
             Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
@@ -164,7 +169,8 @@ fn pairs(line: &str) -> Vec<(String, String)> {
         }
         rest = left;
     }
-    pairs
+    stray.extend(rest.split_whitespace().map(str::to_owned));
+    (pairs, stray)
 }
 
 #[cfg(test)]
@@ -173,7 +179,7 @@ mod tests {
 
     fn of(line: &str) -> Vec<(String, String)> {
         let lines = joined(line);
-        pairs(&lines[0].1)
+        pairs(&lines[0].1).0
     }
 
     fn pair(key: &str, value: &str) -> (String, String) {
@@ -189,6 +195,7 @@ mod tests {
         assert_eq!(of(r#"Prolog="/etc/my prolog" X=1"#)[0], pair("Prolog", "/etc/my prolog"));
         assert_eq!(of("Flags+=a word=b=c"), [pair("Flags", "a"), pair("word", "b=c")]);
         assert_eq!(of("nothing here"), []);
+        assert_eq!(pairs("a b c=1 d").1, ["a", "b", "d"]);
         assert_eq!(of(r#"A="open"#), [pair("A", "open")]);
     }
 
@@ -196,7 +203,7 @@ mod tests {
     fn comments_end_lines_and_backslashes_join_them() {
         let text = "A=1 # B=2\nC=\\#3\nD=4 \\ # more\n  E=5 \\\nF=6\n# all of it\nG=7";
         let lines = joined(text);
-        let found: Vec<_> = lines.iter().map(|(number, line)| (*number, pairs(line))).collect();
+        let found: Vec<_> = lines.iter().map(|(number, line)| (*number, pairs(line).0)).collect();
         assert_eq!(found[0], (1, vec![pair("A", "1")]));
         assert_eq!(found[1], (2, vec![pair("C", "#3")]));
         assert_eq!(found[2], (3, vec![pair("D", "4"), pair("E", "5"), pair("F", "6")]));

@@ -1,5 +1,5 @@
 //! How the site has set up Slurm: slurm.conf and gres.conf, as far as they matter to
-//! GPUs, whether they comparison the machine, and where Slurm's defaults put tasks on it.
+//! GPUs, whether they fit the machine, and where Slurm's defaults put tasks on it.
 //!
 //! Read by `gpubind check`, never by the plugin: a step asks Slurm itself. What does
 //! *not* live here: gpubind's own configuration and plugstack.conf ([`crate::config`]),
@@ -13,12 +13,14 @@
 //!
 //! | file | what it says |
 //! |---|---|
-//! | `comparison` | gres.conf against the machine |
+//! | `gres_rules` | what slurmd refuses in gres.conf, and types that differ from slurm.conf's |
+//! | `gres_comparison` | gres.conf against the machine |
 //! | `placement` | task plugins, and ranks that are far from their GPUs by default |
 
 mod conf;
 mod gres;
 mod gres_comparison;
+mod gres_rules;
 mod layout;
 mod lines;
 mod placement;
@@ -27,8 +29,9 @@ mod release;
 mod single;
 
 pub use conf::{NodeEntry, SlurmConf};
-pub use gres::{GresGpu, NodeGres, expand, read as read_gres};
+pub use gres::{GresGpu, GresLine, GresLinks, NodeGres, expand, read as read_gres};
 pub use gres_comparison::{GresComparison, Misplaced, compare_gres};
+pub use gres_rules::{GresRefusal, GresTypeProblem, type_problem};
 pub use layout::{Distribution, LayoutError, TaskLayout, cores, layout, sockets};
 pub use lines::{Line, Lines, ReadError};
 pub use placement::{Placement, PlacementError, placement, task_plugins};

@@ -2,7 +2,7 @@
 
 use crate::slurm::{Distribution, layout};
 use gpubind_core::bind::Locality;
-use gpubind_core::node::{Device, Node};
+use gpubind_core::node::Node;
 use gpubind_core::plan::{Shape, plan};
 
 /// The release from which on task/cgroup comes first (slurm.conf(5), TaskPlugin;
@@ -48,7 +48,7 @@ pub enum PlacementError {
     Plan,
 }
 
-/// Places one rank for each usable GPU, as srun does by default.
+/// Places one rank for each GPU or MIG instance that can be used, as srun does by default.
 ///
 /// # Errors
 /// [`PlacementError`].
@@ -56,21 +56,21 @@ pub fn placement(node: &Node, distribution: Distribution) -> Result<Placement, P
     if !node.gpus.iter().any(|gpu| gpu.cpus.known().is_some()) {
         return Err(PlacementError::Affinity);
     }
-    let ranks = node.gpus.len();
+    let devices = node.devices();
+    let ranks = devices.len();
     let placed = layout(node, ranks, None, distribution).map_err(|_| PlacementError::Cpus)?;
     if placed.cpus_per_task.is_none() {
         return Err(PlacementError::Cpus);
     }
-    let devices: Vec<Device> = (0..ranks).map(|gpu| Device { gpu, mig: None }).collect();
     let plan =
         plan(node, &devices, &placed.tasks, Shape::Single).map_err(|_| PlacementError::Plan)?;
-    let away = |gpus: &mut dyn Iterator<Item = usize>| {
-        let is_away = |(cpus, gpu): (_, usize)| {
-            node.gpus.get(gpu).is_some_and(|gpu| {
+    let away = |list: &mut dyn Iterator<Item = usize>| {
+        let is_away = |(cpus, device): (_, usize)| {
+            devices.get(device).and_then(|device| node.gpu(*device)).is_some_and(|gpu| {
                 matches!(Locality::of(cpus, gpu), Locality::Partly | Locality::Remote)
             })
         };
-        placed.tasks.iter().zip(gpus).map(is_away).filter(|away| *away).count()
+        placed.tasks.iter().zip(list).map(is_away).filter(|away| *away).count()
     };
     Ok(Placement {
         ranks,

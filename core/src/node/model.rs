@@ -108,7 +108,26 @@ pub struct Device {
     pub mig: Option<usize>,
 }
 
+impl Gpu {
+    /// Whether only instances of it can be used, even if there is none.
+    pub fn is_in_mig_mode(&self) -> bool {
+        self.mig_mode.known() == Some(&true) || !self.mig.is_empty()
+    }
+}
+
 impl Node {
+    /// Everything that ranks can be given: whole GPUs, and of those in MIG mode the
+    /// instances.
+    pub fn devices(&self) -> Vec<Device> {
+        let of_gpu = |(gpu, known): (usize, &Gpu)| -> Vec<Device> {
+            match known.is_in_mig_mode() {
+                true => (0..known.mig.len()).map(|mig| Device { gpu, mig: Some(mig) }).collect(),
+                false => vec![Device { gpu, mig: None }],
+            }
+        };
+        self.gpus.iter().enumerate().flat_map(of_gpu).collect()
+    }
+
     /// The GPU that a device is, or is a part of.
     pub fn gpu(&self, device: Device) -> Option<&Gpu> {
         self.gpus.get(device.gpu)

@@ -5,11 +5,26 @@ use std::path::PathBuf;
 
 use super::message::{Finding, messages};
 use super::setup::Setup;
-use crate::slurm::{GresComparison, Misplaced, NodeEntry, NodeGres, compare_gres, read_gres};
-use gpubind_core::node::{Node, Roots};
+use crate::slurm::{
+    GresComparison, GresTypeProblem, Misplaced, NodeEntry, NodeGres, compare_gres, read_gres,
+    type_problem,
+};
+use gpubind_core::node::{Gpu, Node, Roots};
 
 messages! {
     UNKNOWN = Note, "gres", "not checked: {why}";
+
+    LINES = Ok, "gres-conf", "slurmd reads it";
+    LINES_NONE = Ok, "gres-conf", "there is none";
+    LINES_REFUSED = Broken, "gres-conf", "slurmd does not start: gres.conf, {why}",
+        "fix that line (`slurmd -G` shows what slurmd reads)";
+
+    TYPES = Ok, "gres-types", "as in slurm.conf";
+    TYPES_WRONG = Broken, "gres-types", "gres.conf: {why}",
+        "write the same types in both files, upper and lower case alike, with the same counts: else Slurm counts the \
+         node's GPUs as missing, or steps fail with `Invalid generic resource`";
+    TYPES_MORE = Warning, "gres-types", "gres.conf lists GPUs that Slurm ignores: {why}",
+        "write the same count in both files";
 
     DETECT = Ok, "gres-detect", "AutoDetect={kind}";
     DETECT_NONE = Ok, "gres-detect", "no AutoDetect: gres.conf lists the GPUs";
@@ -22,6 +37,8 @@ messages! {
 
     COUNT = Ok, "gres-count", "slurm.conf gives {node} {count} GPUs, as many as there are";
     COUNT_MIG = Ok, "gres-count", "slurm.conf gives {node} {count} GPUs and MIG instances, as many as there are";
+    COUNT_MIG_EMPTY = Warning, "gres-count", "slurm.conf gives {node} {count} GPUs, but only {present} can be used: GPUs {gpus} have no MIG instance",
+        "make instances, switch MIG off, or leave these GPUs out of gres.conf and slurm.conf: Slurm gives them to jobs";
     COUNT_NONE = Warning, "gres-count", "slurm.conf gives {node} no GPUs; the machine has {present}",
         "write Gres=gpu:{present} into its NodeName line";
     COUNT_LESS = Warning, "gres-count", "slurm.conf gives {node} {count} GPUs; the machine has {present}, which is more",
@@ -51,6 +68,8 @@ messages! {
         "fix gres.conf: Slurm chooses CPUs for a job by Cores=";
 
     LINKS_NONE = Ok, "gres-links", "no Links= to compare";
+    LINKS_MALFORMED = Warning, "gres-links", "line {line} of gres.conf has Links={links}, which is not a number for each GPU with one -1",
+        "fix gres.conf: Slurm ignores such a list, or reads it as a shorter one";
     LINKS = Ok, "gres-links", "Links= are the NVLinks of each GPU";
     LINKS_WRONG = Warning, "gres-links", "gres.conf is wrong: {wrong}",
         "fix gres.conf: Slurm chooses the GPUs of a job by Links=";
@@ -64,6 +83,8 @@ pub fn checks(setup: &Setup) -> Vec<Finding> {
     };
     let comparison = compare_gres(&gres, node, entry.cores());
     vec![
+        lines(setup, &gres),
+        types(entry, &gres),
         detect(setup, &gres, node),
         count(entry, &gres, node, &comparison),
         files(&gres, node, &comparison, &setup.roots),
@@ -83,6 +104,22 @@ fn inputs(setup: &Setup) -> Result<(&Node, &NodeEntry, NodeGres), String> {
         false => NodeGres::default(),
     };
     Ok((node, entry, gres))
+}
+
+fn lines(setup: &Setup, gres: &NodeGres) -> Finding {
+    match &gres.refusal {
+        Some(why) => LINES_REFUSED.with(&[("why", why)]),
+        None if setup.beside_conf("gres.conf").is_some_and(|file| file.exists()) => LINES.plain(),
+        None => LINES_NONE.plain(),
+    }
+}
+
+fn types(entry: &NodeEntry, gres: &NodeGres) -> Finding {
+    match type_problem(gres, &entry.gpu_types()) {
+        None => TYPES.plain(),
+        Some(why @ GresTypeProblem::More { .. }) => TYPES_MORE.with(&[("why", &why)]),
+        Some(why) => TYPES_WRONG.with(&[("why", &why)]),
+    }
 }
 
 fn detect(setup: &Setup, gres: &NodeGres, node: &Node) -> Finding {
@@ -121,13 +158,21 @@ fn count(entry: &NodeEntry, gres: &NodeGres, node: &Node, comparison: &GresCompa
     let instances: usize = node.gpus.iter().map(|gpu| gpu.mig.len()).sum();
     let split = node.gpus.iter().filter(|gpu| !gpu.mig.is_empty()).count();
     let with_mig = instances > 0 && gres.autodetect.is_some();
-    let present =
-        if with_mig { comparison.present - split + instances } else { comparison.present };
+    let is_empty = |gpu: &&Gpu| gpu.is_in_mig_mode() && gpu.mig.is_empty();
+    let empty = node.gpus.iter().filter(is_empty).map(|gpu| gpu.index.to_string());
+    let empty: Vec<String> = empty.collect();
+    let usable = comparison.present - empty.len();
+    let present = if with_mig { usable - split + instances } else { usable };
     let count = entry.gpus().unwrap_or(0);
-    let values: [(&str, &dyn Display); 3] =
-        [("node", &entry.name), ("count", &count), ("present", &present)];
+    let values: [(&str, &dyn Display); 4] = [
+        ("node", &entry.name),
+        ("count", &count),
+        ("present", &present),
+        ("gpus", &empty.join(", ")),
+    ];
     let message = match count.cmp(&(present as u64)) {
         _ if count == 0 => &COUNT_NONE,
+        std::cmp::Ordering::Greater if count <= (present + empty.len()) as u64 => &COUNT_MIG_EMPTY,
         std::cmp::Ordering::Less => &COUNT_LESS,
         std::cmp::Ordering::Greater => &COUNT_MORE,
         std::cmp::Ordering::Equal if with_mig => &COUNT_MIG,
@@ -143,13 +188,7 @@ fn files(gres: &NodeGres, node: &Node, comparison: &GresComparison, roots: &Root
             None => FILES_NONE.with(&[("last", &last(node))]),
         };
     }
-    let right = || {
-        let mut seats: Vec<_> =
-            node.gpus.iter().map(|gpu| (Some(gpu.pci), gpu.minor.known().copied())).collect();
-        seats.extend(node.unusable.iter().map(|gpu| (gpu.pci, gpu.minor)));
-        seats.sort_by_key(|(pci, _)| (pci.is_none(), *pci));
-        device_files(seats.into_iter().filter_map(|(_, minor)| minor))
-    };
+    let right = || device_files(comparison.minors.iter().copied());
     if !comparison.unknown.is_empty() {
         return FILES_UNKNOWN
             .with(&[("files", &comparison.unknown.join(", ")), ("right", &right())]);
@@ -201,6 +240,9 @@ fn cores(comparison: &GresComparison) -> Finding {
 }
 
 fn links(comparison: &GresComparison) -> Finding {
+    if let Some((line, links)) = comparison.malformed_links.first() {
+        return LINKS_MALFORMED.with(&[("line", line), ("links", links)]);
+    }
     match (comparison.has_links, comparison.links.is_empty()) {
         (false, _) => LINKS_NONE.plain(),
         (true, true) => LINKS.plain(),

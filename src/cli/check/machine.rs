@@ -28,6 +28,7 @@ messages! {
         "`systemctl enable --now nvidia-persistenced`: without it each first use of an idle GPU takes 1 to 3 s";
 
     USABLE = Ok, "usable-gpus", "all of them";
+    USABLE_NO_MIG = Note, "usable-gpus", "all but GPUs {gpus}, which have no MIG instance";
     USABLE_HIDDEN = Note, "usable-gpus", "GPUs {gpus} may not be opened from here",
         "run this outside of a job, where no device cgroup hides GPUs";
     USABLE_NO_FILE = Warning, "usable-gpus", "no device file for GPUs {gpus}",
@@ -128,20 +129,22 @@ fn usable(node: &Node, roots: &Roots) -> Finding {
     match hidden.iter().copied().partition::<Vec<_>, _>(|gpu| has_no_file(gpu)) {
         (absent, _) if !absent.is_empty() => USABLE_NO_FILE.with(&[("gpus", &names(&absent))]),
         (_, hidden) if !hidden.is_empty() => USABLE_HIDDEN.with(&[("gpus", &names(&hidden))]),
-        _ => USABLE.plain(),
+        _ => match indices(node, |gpu| gpu.is_in_mig_mode() && gpu.mig.is_empty()) {
+            empty if empty.is_empty() => USABLE.plain(),
+            empty => USABLE_NO_MIG.with(&[("gpus", &empty)]),
+        },
     }
 }
 
 fn mig(node: &Node) -> Finding {
-    let is_on = |gpu: &Gpu| gpu.mig_mode == Probed::Known(true);
-    let empty = indices(node, |gpu| is_on(gpu) && gpu.mig.is_empty());
+    let empty = indices(node, |gpu| gpu.is_in_mig_mode() && gpu.mig.is_empty());
     if !empty.is_empty() {
         return MIG_EMPTY.with(&[("gpus", &empty)]);
     }
     let instances: usize = node.gpus.iter().map(|gpu| gpu.mig.len()).sum();
     match instances {
         0 => MIG_OFF.plain(),
-        _ => MIG.with(&[("instances", &instances), ("gpus", &indices(node, is_on))]),
+        _ => MIG.with(&[("instances", &instances), ("gpus", &indices(node, Gpu::is_in_mig_mode))]),
     }
 }
 

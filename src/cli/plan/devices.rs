@@ -57,18 +57,6 @@ pub enum DeviceError {
     Repeated(String),
 }
 
-/// Everything that a step can be given: whole GPUs, and of those in MIG mode the
-/// instances.
-pub(super) fn all(node: &Node) -> Vec<Device> {
-    let of_gpu = |(gpu, known): (usize, &Gpu)| -> Vec<Device> {
-        match is_mig(known) {
-            true => (0..known.mig.len()).map(|mig| Device { gpu, mig: Some(mig) }).collect(),
-            false => vec![Device { gpu, mig: None }],
-        }
-    };
-    node.gpus.iter().enumerate().flat_map(of_gpu).collect()
-}
-
 /// Reads a list such as `0,4-7` or `MIG-…,MIG-…`, in any order.
 ///
 /// # Errors
@@ -131,7 +119,8 @@ fn by_uuid(node: &Node, uuid: &str) -> Result<Device, DeviceError> {
     // As CUDA_VISIBLE_DEVICES names it, in each spelling that Slurm uses.
     let device = Allocation::seen(node, &Reach::default(), Some(uuid)).first().copied();
     let Some(device) = device else {
-        let uuids: Vec<&str> = all(node).iter().filter_map(|device| node.uuid(*device)).collect();
+        let uuids: Vec<&str> =
+            node.devices().iter().filter_map(|device| node.uuid(*device)).collect();
         let valid = match uuids.get(..LISTED) {
             _ if uuids.is_empty() => "none that is known".to_owned(),
             Some(first) if uuids.len() > LISTED => {
@@ -148,7 +137,7 @@ fn by_uuid(node: &Node, uuid: &str) -> Result<Device, DeviceError> {
 }
 
 fn whole(known: &Gpu, gpu: usize) -> Result<Device, DeviceError> {
-    if !is_mig(known) {
+    if !known.is_in_mig_mode() {
         return Ok(Device { gpu, mig: None });
     }
     if known.mig.is_empty() {
@@ -156,11 +145,6 @@ fn whole(known: &Gpu, gpu: usize) -> Result<Device, DeviceError> {
     }
     let uuids: Vec<&str> = known.mig.iter().map(|mig| mig.uuid.as_str()).collect();
     Err(DeviceError::Mig { index: known.index, valid: uuids.join(", ") })
-}
-
-/// In MIG mode only instances can be used, even if there is none.
-fn is_mig(gpu: &Gpu) -> bool {
-    gpu.mig_mode.known() == Some(&true) || !gpu.mig.is_empty()
 }
 
 /// Numbers as a list of ranges.

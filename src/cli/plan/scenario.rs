@@ -48,7 +48,7 @@ impl<'a> Scenario<'a> {
     /// [`PlanCommandError::Wrong`] or [`PlanCommandError::NoGpu`].
     pub fn new(node: &'a Node, args: &PlanArgs) -> Result<Scenario<'a>, PlanCommandError> {
         let settings = settings(args)?;
-        let all = devices::all(node);
+        let all = node.devices();
         if all.is_empty() {
             return Err(PlanCommandError::NoGpu);
         }

@@ -87,6 +87,8 @@ fn parent(process: u32) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+
     use super::*;
 
     const UNDER_SLURM: [(&str, &str); 4] = [
@@ -165,6 +167,9 @@ mod tests {
             "LOCAL_WORLD_SIZE" => Some("4".to_owned()),
             _ => None,
         });
+        // Until it has said something, it may not have its environment.
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert!(is_same_rank(shell.id(), &own));
         assert_eq!(parent(shell.id()), Some(std::process::id()));
         assert!(!is_same_rank(std::process::id(), &own));
