@@ -4,6 +4,8 @@
 
 mod source_support;
 
+use std::collections::BTreeSet;
+
 use gpubind_core::variables::VARIABLES;
 use source_support::{CRATES, literals, modules, modules_of_text};
 
@@ -40,6 +42,34 @@ fn variables_are_named_in_one_file_only() {
     }
     assert_eq!(named, VARIABLES.len(), "each name once");
     assert!(wrong.is_empty(), "use the constants of {TABLE}:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_variable_is_used() {
+    // A constant's name is searched in all code, since macros use some.
+    let all: Vec<String> = CRATES
+        .into_iter()
+        .filter(|(_, file)| is_shipped(file))
+        .flat_map(|(name, file)| modules(name, file))
+        .filter(|module| module.file != TABLE)
+        .flat_map(|module| module.code.iter().map(ToString::to_string).collect::<Vec<_>>())
+        .collect();
+    let all = all.join(" ");
+    let words: BTreeSet<&str> =
+        all.split(|letter: char| !letter.is_alphanumeric() && letter != '_').collect();
+    let table = modules("gpubind_shim_core", "shim-core/src/lib.rs");
+    let table = table.iter().find(|module| module.file == TABLE).unwrap();
+    let text: Vec<String> = table.code.iter().map(ToString::to_string).collect();
+    let text = text.join(" ");
+    let unused: Vec<&str> = VARIABLES
+        .iter()
+        .filter_map(|variable| {
+            let (before, _) = text.split_once(&format!("= \"{}\"", variable.name))?;
+            let constant = before.trim_end().rsplit(' ').next()?;
+            (!words.contains(constant)).then_some(constant)
+        })
+        .collect();
+    assert!(unused.is_empty(), "no code uses: {unused:?}");
 }
 
 #[test]

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use comfy_table::Table;
 use serde::Serialize;
 
-use super::{CommandError, output};
+use super::ending::{CommandError, Failure};
+use super::output;
 use crate::slurm::{PlugstackFile, plugstack_path};
 use gpubind_core::request::{Request, RequestError};
 use gpubind_core::site::{
@@ -41,6 +42,8 @@ pub struct ConfigArgs {
     #[arg(long)]
     json: bool,
 }
+
+impl Failure for ConfigError {}
 
 /// Why there is nothing to show.
 #[derive(Debug, thiserror::Error)]

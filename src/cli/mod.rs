@@ -1,13 +1,12 @@
 //! The `gpubind` program: a file per command, and nothing that the library
 //! could decide.
-//!
-//! A command gives back its exit code, or a [`CommandError`], which means 1. One that
-//! ends with another code says why itself ([`complain`]).
 
 mod check;
 mod config;
 mod device_json;
+mod ending;
 mod exec;
+mod host;
 mod log;
 mod machine_args;
 mod output;
@@ -16,8 +15,6 @@ mod report;
 mod snapshot;
 mod topo;
 
-use gpubind_core::variables;
-use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -27,7 +24,7 @@ use tracing::level_filters::LevelFilter;
 pub use check::{Level, Message, check_messages};
 pub use machine_args::MachineArgs;
 
-use crate::nvml::NvmlError;
+use ending::{CommandError, complain};
 
 /// Gives every rank of a Slurm job step its own nearest GPU.
 #[derive(Debug, Parser)]
@@ -49,9 +46,6 @@ enum Subcommands {
     Config(config::ConfigArgs),
     Check(check::CheckArgs),
 }
-
-/// Exit code for arguments that contradict themselves or the machine, as clap has it.
-const USAGE: u8 = 2;
 
 /// The program's definition: what `--help` is made from, and man pages and shell
 /// completions too.
@@ -85,35 +79,4 @@ pub fn main() -> ExitCode {
         }
         Err(error) => complain(&error, 1),
     }
-}
-
-/// Why a command could not do what it was asked.
-#[derive(Debug, thiserror::Error)]
-enum CommandError {
-    #[error("cannot write the output: {0}")]
-    Output(#[from] io::Error),
-    #[error(transparent)]
-    Nvml(#[from] NvmlError),
-    #[error(transparent)]
-    Topo(#[from] topo::TopoError),
-    #[error(transparent)]
-    Plan(#[from] plan::PlanCommandError),
-    #[error(transparent)]
-    Snapshot(#[from] snapshot::SnapshotCommandError),
-    #[error(transparent)]
-    Report(#[from] report::ReportError),
-    #[error(transparent)]
-    Config(#[from] config::ConfigError),
-}
-
-/// Says on stderr why the exit code is this one.
-fn complain(why: &dyn Display, code: u8) -> ExitCode {
-    eprintln!("gpubind: {why}");
-    ExitCode::from(code)
-}
-
-/// The node's name, Slurm's where it tells.
-fn host() -> String {
-    std::env::var(variables::NODE_NAME)
-        .unwrap_or_else(|_| rustix::system::uname().nodename().to_string_lossy().into_owned())
 }

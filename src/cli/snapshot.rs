@@ -17,7 +17,8 @@ use rustix::fs::{CWD, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use super::{CommandError, MachineArgs, complain};
+use super::ending::{CommandError, Failure, complain};
+use super::machine_args::MachineArgs;
 use crate::nvml::{self, NvmlError};
 use gpubind_core::node::snapshot::{
     Fingerprint, MAX_AGE, SaveError, Snapshot, SnapshotError, make_folder,
@@ -70,6 +71,8 @@ pub struct SnapshotArgs {
     #[command(flatten)]
     pub machine: MachineArgs,
 }
+
+impl Failure for SnapshotCommandError {}
 
 /// Why there is no description to give.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use nvml_wrapper::Device;
 
-use super::HostInfo;
+use super::host_info::HostInfo;
 use super::raw::probed;
 use crate::sysfs::PciDevice;
 use gpubind_core::node::{IdSet, Probed};

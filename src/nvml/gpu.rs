@@ -3,9 +3,10 @@
 use nvml_wrapper::Device;
 
 use super::affinity;
+use super::host_info::HostInfo;
 use super::mig;
+use super::place::Refusal;
 use super::raw::{GPU_IS_LOST, RESET_REQUIRED, Session, UNKNOWN, code, probed};
-use super::{HostInfo, place::Refusal};
 use crate::sysfs::PciDevice;
 use gpubind_core::node::{Gpu, PciAddress, Probed};
 

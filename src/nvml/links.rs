@@ -3,7 +3,7 @@
 use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::nv_link::Capability;
 
-use super::HostInfo;
+use super::host_info::HostInfo;
 use super::raw::remote_pci;
 use super::raw::{
     FarPci, INVALID_ARGUMENT, Session, common_ancestor, field, probed, remote_device_type,

@@ -13,6 +13,7 @@
 
 mod affinity;
 mod gpu;
+mod host_info;
 mod links;
 mod mig;
 mod place;
@@ -24,7 +25,8 @@ use nvml_wrapper::Device;
 use nvml_wrapper::error::NvmlError as WrapperError;
 
 use crate::sysfs::{self, PciDevice};
-use gpubind_core::node::{Node, NumaNode, Roots, procfs};
+use gpubind_core::node::{Node, Roots, procfs};
+use host_info::HostInfo;
 use place::Seen;
 use raw::Session;
 
@@ -132,34 +134,4 @@ pub fn read(library: Option<&Path>, roots: &Roots) -> Result<Node, NvmlError> {
     let nics = sysfs::nics(roots, &pci, machine.single());
     let driver = session.sys_driver_version().ok();
     Ok(Node { gpus, links, unusable: placed.unusable, nics, numa: machine.numa, driver })
-}
-
-/// What sysfs tells about the machine around the GPUs.
-struct HostInfo<'a> {
-    roots: &'a Roots,
-    numa: Vec<NumaNode>,
-    /// Length of a CPU mask, in words of `unsigned long`.
-    cpu_words: usize,
-}
-
-impl HostInfo<'_> {
-    fn new(roots: &Roots) -> HostInfo<'_> {
-        let highest = sysfs::possible_cpus(roots).and_then(|cpus| cpus.iter().last());
-        // A mask that is too small is cut off silently.
-        let cpu_words = (highest.unwrap_or(0) / (std::ffi::c_ulong::BITS as usize) + 1).max(16);
-        HostInfo { roots, numa: sysfs::numa_nodes(roots), cpu_words }
-    }
-
-    /// Whether there is but one NUMA node with CPUs, or none known.
-    fn single(&self) -> bool {
-        self.numa.iter().filter(|numa| !numa.cpus.is_empty()).count() <= 1
-    }
-
-    /// Whether a NUMA node has CPUs; without sysfs, any might.
-    fn has_cpus(&self, id: u32) -> bool {
-        match self.numa.iter().find(|numa| numa.id == id) {
-            Some(numa) => !numa.cpus.is_empty(),
-            None => self.numa.is_empty(),
-        }
-    }
 }

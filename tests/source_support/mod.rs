@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 /// The crates whose sources are read: name in paths, and the file that each begins with.
-pub const CRATES: [(&str, &str); 10] = [
+pub const CRATES: [(&str, &str); 11] = [
     ("gpubind_shim_core", "shim-core/src/lib.rs"),
     ("gpubind_core", "core/src/lib.rs"),
     ("gpubind_machine", "machine/src/lib.rs"),
@@ -20,6 +20,7 @@ pub const CRATES: [(&str, &str); 10] = [
     ("fake_nvml", "tests/fake-nvml/src/lib.rs"),
     ("gpubind_docs", "docs/generate/src/main.rs"),
     ("slurm_tests", "tests/slurm/src/main.rs"),
+    ("spank_host", "tests/spank-host/src/main.rs"),
 ];
 
 /// What a name in a module stands for.
@@ -27,8 +28,8 @@ pub const CRATES: [(&str, &str); 10] = [
 pub enum Name {
     /// Something that the module itself defines.
     Item,
-    /// What a `use` has brought in, and the line of that.
-    Use(Vec<String>, usize),
+    /// What a `use` has brought in.
+    Use { path: Vec<String>, line: usize, public: bool },
 }
 
 /// A module: a file, or a part of one.
@@ -115,7 +116,8 @@ fn read(
                     match leaf.alias.as_str() {
                         "*" => found[at].globs.push((leaf.path, leaf.line)),
                         alias => {
-                            let name = Name::Use(leaf.path, leaf.line);
+                            let (path, line) = (leaf.path, leaf.line);
+                            let name = Name::Use { path, line, public: item.is_public };
                             found[at].names.insert(alias.to_owned(), name);
                         }
                     }
@@ -134,6 +136,7 @@ fn read(
 /// One item of a module, from its attributes to its end.
 struct Item {
     is_test: bool,
+    is_public: bool,
     keyword: String,
     name: Option<String>,
     body: Option<Group>,
@@ -160,6 +163,7 @@ const KEYWORDS: [&str; 12] = [
 impl Item {
     fn next(rest: &mut &[TokenTree]) -> Option<Item> {
         let mut is_test = false;
+        let mut is_public = false;
         let mut keyword = String::new();
         let mut start = 0;
         let mut at = 0;
@@ -185,6 +189,7 @@ impl Item {
                         keyword = word;
                         break;
                     }
+                    is_public |= word == "pub";
                     at += 1;
                 }
                 // A macro's call, such as `variables! { … }`.
@@ -217,7 +222,7 @@ impl Item {
         let from = if keyword == "use" || keyword == "mod" { at } else { start };
         let tokens = rest[from..end].to_vec();
         *rest = &rest[end..];
-        Some(Item { is_test, keyword, name, body, tokens })
+        Some(Item { is_test, is_public, keyword, name, body, tokens })
     }
 }
 

@@ -238,16 +238,59 @@ impl<'p> Exchange<'p> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Device, IdSet};
+    use crate::node::{Device, Gpu, IdSet, Link, Node, PciAddress, Probed};
     use crate::plan::{exact, numa_optimal};
+
+    /// NVLinks of a DGX-1 with V100 GPUs: two GPUs, and how many there are between them.
+    const DGX1: [(usize, usize, u32); 16] = [
+        (0, 1, 1),
+        (0, 2, 1),
+        (0, 3, 2),
+        (0, 4, 2),
+        (1, 2, 2),
+        (1, 3, 1),
+        (1, 5, 2),
+        (2, 3, 2),
+        (2, 6, 1),
+        (3, 7, 1),
+        (4, 5, 1),
+        (4, 6, 1),
+        (4, 7, 2),
+        (5, 6, 2),
+        (5, 7, 1),
+        (6, 7, 2),
+    ];
+
+    /// Eight GPUs of which nothing is known but these links.
+    fn dgx1() -> Node {
+        let gpu = |index: u32| Gpu {
+            index,
+            minor: Probed::Known(index),
+            uuid: Probed::Unsupported,
+            pci: PciAddress::placeholder(index),
+            name: Probed::Unsupported,
+            cpus: Probed::Unsupported,
+            numa: Probed::Unsupported,
+            gpu_numa_id: Probed::Unsupported,
+            mig_mode: Probed::Unsupported,
+            mig: vec![],
+            persistence: Probed::Unsupported,
+        };
+        let link = |a: usize, b: usize| match DGX1
+            .iter()
+            .find(|link| (link.0, link.1) == (a, b) || (link.0, link.1) == (b, a))
+        {
+            Some((_, _, count)) => Link::NvLink(*count),
+            None if a == b => Link::Same,
+            None => Link::Sys,
+        };
+        let links = (0..8).map(|a| (0..8).map(|b| link(a, b)).collect()).collect();
+        Node { gpus: (0..8).map(gpu).collect(), links, ..Node::default() }
+    }
 
     #[test]
     fn the_own_order_is_taken_where_starts_lead_to_nothing_better() {
-        let machine = include_str!("../../../tests/machines/dgx1-v100.toml");
-        let machine = gpubind_machine::Machine::parse(machine).unwrap();
-        // The fixtures' crate has been built with this one without tests in it.
-        let node = serde_json::to_string(&machine.to_node()).unwrap();
-        let node = serde_json::from_str(&node).unwrap();
+        let node = dgx1();
         let devices: Vec<Device> = (0..8).map(|gpu| Device { gpu, mig: None }).collect();
         let tasks = vec![IdSet::default(); 8];
         let problem = Problem::new(&node, &devices, &tasks, 1);

@@ -102,30 +102,6 @@ pub enum PlanError {
 /// exchanging the devices of two ranks or by moving a rank to a free device. The
 /// files `numa_optimal` and `local_search` name the sizes, far beyond real nodes, from which
 /// on a plan is only as good as the allocation's own order.
-///
-/// ```
-/// use gpubind_core::node::Device;
-/// use gpubind_core::plan::{Shape, plan};
-/// use gpubind_machine::Machine;
-///
-/// let node = Machine::parse(r#"
-/// name = "desk"
-/// description = "two GPUs, the first one at the second CPU"
-/// source = "example"
-/// driver = "580.82.07"
-/// cuda = "13.0"
-/// numa = [{ id = 0, cpus = "0-7" }, { id = 1, cpus = "8-15" }]
-/// gpu = [
-///   { pci = "0000:01:00.0", name = "NVIDIA L4", numa = [1] },
-///   { pci = "0000:02:00.0", name = "NVIDIA L4", numa = [0] },
-/// ]
-/// "#).unwrap().to_node();
-/// let devices = [Device { gpu: 0, mig: None }, Device { gpu: 1, mig: None }];
-/// let tasks = ["0-7".parse().unwrap(), "8-15".parse().unwrap()];
-/// let plan = plan(&node, &devices, &tasks, Shape::Single).unwrap();
-/// assert_eq!(plan.shares, [[1], [0]]);
-/// assert_eq!(plan.why(0).to_string(), "local to its CPUs");
-/// ```
 pub fn plan(
     node: &Node,
     devices: &[Device],

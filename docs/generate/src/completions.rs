@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap_complete::{Shell, generate_to};
 
-use crate::WriteError;
+use crate::error::WriteError;
 
 /// Writes `gpubind.bash`, `_gpubind` (zsh) and `gpubind.fish`, each by the name
 /// that its shell looks for.

@@ -5,6 +5,7 @@
 //! --pages docs` makes the generated Markdown anew, which is kept with the sources.
 
 mod completions;
+mod error;
 mod markdown;
 mod pages;
 mod roff;
@@ -13,23 +14,9 @@ mod variables;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::{env, fs, io};
+use std::{env, fs};
 
-/// What could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write {}: {error}", path.display())]
-pub struct WriteError {
-    path: PathBuf,
-    error: io::Error,
-}
-
-impl WriteError {
-    /// For `map_err`: names the file.
-    fn at(path: &Path) -> impl FnOnce(io::Error) -> WriteError {
-        let path = path.to_owned();
-        move |error| WriteError { path, error }
-    }
-}
+use error::WriteError;
 
 fn main() -> ExitCode {
     let words: Vec<_> = env::args_os().skip(1).collect();

@@ -9,7 +9,7 @@ use clap::{Arg, Command};
 use gpubind::cli::{Level, check_messages};
 use gpubind_core::request::ITEMS;
 
-use crate::WriteError;
+use crate::error::WriteError;
 
 const HEAD: &str = "\
 # Options

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use clap_mangen::Man;
 
-use crate::{WriteError, site};
+use crate::error::WriteError;
+use crate::site;
 
 /// The plugin's page, written by hand; `@VERSION@` stands for the version.
 const PLUGIN: &str = include_str!("../../man/spank_gpubind.8");

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gpubind_core::variables::VARIABLES;
 
-use crate::WriteError;
+use crate::error::WriteError;
 
 const HEAD: &str = "\
 # Environment variables

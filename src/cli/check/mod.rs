@@ -16,6 +16,7 @@
 //! | `setup`, `child` | gathering what the checks look at |
 //! | `message`, `print` | what is said, and how |
 
+mod args;
 mod child;
 mod gres;
 mod machine;
@@ -27,10 +28,10 @@ mod setup;
 mod tasks;
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use super::{CommandError, MachineArgs, complain};
+use super::ending::{CommandError, complain};
+pub use args::CheckArgs;
 pub use message::{Level, Message};
 use setup::Setup;
 
@@ -38,30 +39,6 @@ use setup::Setup;
 const BROKEN: u8 = 2;
 /// Exit code where nothing is broken, but not all is well.
 const WARNINGS: u8 = 1;
-
-/// Check whether this node is set up right, and say what to do where it is not
-///
-/// Prints a line for each check: ok, note, warning or broken, what was found, and
-/// what to do. A check that cannot be made here says so in a note. Exit code: 0, or 1
-/// if there are warnings, or 2 if something is broken.
-#[derive(Debug, clap::Args)]
-pub struct CheckArgs {
-    /// The machine; by default as the plugin's arguments describe it.
-    #[command(flatten)]
-    pub machine: MachineArgs,
-    /// Slurm's configuration [default: $SLURM_CONF, /etc/slurm/slurm.conf, or what scontrol shows]
-    #[arg(long, value_name = "FILE")]
-    pub slurm_conf: Option<PathBuf>,
-    /// The file that loads the plugin [default: Slurm's own plugstack.conf]
-    #[arg(long, value_name = "FILE")]
-    pub plugstack: Option<PathBuf>,
-    /// The site file [default: config=PATH in plugstack.conf, else /etc/gpubind.toml]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Print a JSON object
-    #[arg(long)]
-    pub json: bool,
-}
 
 /// Every message that a check can give, for a list of them.
 pub fn check_messages() -> impl Iterator<Item = &'static Message> {

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::CheckArgs;
+use super::args::CheckArgs;
 use super::child;
 use crate::cli::snapshot::VERSION_MISMATCH;
 use crate::slurm::{NodeEntry, SlurmConf};

@@ -14,7 +14,10 @@ use std::time::Duration;
 use serde::Serialize;
 use tracing::level_filters::LevelFilter;
 
-use super::{CommandError, MachineArgs, USAGE, complain, output};
+use super::ending::{CommandError, USAGE, complain};
+use super::host::host;
+use super::machine_args::MachineArgs;
+use super::output;
 use gpubind_core::bind::{
     Outcome, Process, Shim, SkipReason, Warning, edits_for_process, skip_reason,
 };
@@ -225,7 +228,7 @@ fn tell(outcome: &Outcome, rank_info: &RankInfo, settings: &Settings) -> Result<
         RankSource::Alone => String::new(),
         numbered => format!(" (of {numbered})"),
     };
-    let who = format!("{rank}on {}{from}", super::host());
+    let who = format!("{rank}on {}{from}", host());
     match &outcome.edits {
         Ok(edits) => say(&format!("{who}, {}", edits.report)),
         // The warning has said so.

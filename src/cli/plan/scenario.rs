@@ -1,6 +1,8 @@
 //! The inputs of one what-if, and what the library makes of them.
 
-use super::{IdsArg, ModeArg, PlanArgs, PlanCommandError, Wrong, cpus, devices};
+use super::args::{IdsArg, ModeArg, PlanArgs};
+use super::error::{PlanCommandError, Wrong};
+use super::{cpus, devices};
 use crate::slurm::slurm_single;
 use gpubind_core::bind::{Rank, Warning, edits_by, shape};
 use gpubind_core::node::{Device, IdSet, Node};

@@ -5,6 +5,7 @@ use std::env;
 use serde::Serialize;
 
 use crate::cli::device_json::{DeviceJson, MigJson};
+use crate::cli::host::host;
 use gpubind_core::bind::Locality;
 use gpubind_core::node::{Device, IdSet, Node};
 use gpubind_core::request::Request;
@@ -73,7 +74,7 @@ pub fn gather(machine: Option<&NodeView>, rank_info: &RankInfo) -> Report {
         own(&seen, |device| machine.node.uuid(*device).map(str::to_owned), &facts)
     });
     Report {
-        host: super::super::host(),
+        host: host(),
         rank: rank_info.rank,
         local_rank: rank_info.is_numbered().then_some(rank_info.local_rank),
         local_size: rank_info.local_size,

@@ -22,7 +22,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{CommandError, MachineArgs, complain, output};
+use super::ending::{CommandError, Failure, complain};
+use super::machine_args::MachineArgs;
+use super::output;
 use check::Findings;
 use gather::{NodeView, Report, gather};
 use gpubind_core::step::{rank_info, reach};
@@ -63,6 +65,8 @@ pub struct ReportArgs {
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     deadline: u64,
 }
+
+impl Failure for ReportError {}
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]

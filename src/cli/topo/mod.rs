@@ -10,7 +10,9 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::{CommandError, MachineArgs, output};
+use super::ending::{CommandError, Failure};
+use super::machine_args::MachineArgs;
+use super::output;
 use crate::{ReadAnyError, read_any};
 use gpubind_core::node::Node;
 use gpubind_core::variables;
@@ -32,6 +34,8 @@ pub struct TopoArgs {
     #[command(flatten)]
     pub machine: MachineArgs,
 }
+
+impl Failure for TopoError {}
 
 /// Why there is nothing to show.
 #[derive(Debug, thiserror::Error)]

@@ -3,15 +3,16 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::Test;
 use crate::cluster::{CONSTRAINED, Cluster, OPEN, each};
+use crate::trial::{Test, tests};
 
-pub const TESTS: &[Test] = &[
-    ("upper_half_of_the_node", &[OPEN, CONSTRAINED], upper_half_of_the_node),
-    ("a_gap_in_the_middle", &[OPEN, CONSTRAINED], a_gap_in_the_middle),
-    ("part_of_the_jobs_gpus", &[OPEN, CONSTRAINED], part_of_the_jobs_gpus),
-    ("gpus_per_task_hides_no_peer", &[CONSTRAINED], gpus_per_task_hides_no_peer),
-];
+pub const TESTS: &[Test] = tests! {
+    [OPEN, CONSTRAINED]:
+        upper_half_of_the_node,
+        a_gap_in_the_middle,
+        part_of_the_jobs_gpus;
+    [CONSTRAINED]: gpus_per_task_hides_no_peer;
+};
 
 /// Runs `work` while other jobs hold GPUs of the first node: one job for each
 /// number of GPUs. Jobs listed in `freed` end before `work` begins.

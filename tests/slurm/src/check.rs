@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use crate::Test;
 use crate::cluster::{CONSTRAINED, Cluster, HANGING, LOST, OPEN, PLAIN, Ran};
+use crate::trial::{Test, tests};
 
-pub const TESTS: &[Test] = &[
-    ("check_finds_all_well", &[OPEN, CONSTRAINED], all_is_well),
-    ("check_names_what_is_wrong", &[LOST, HANGING, PLAIN], what_is_wrong_is_named),
-    ("check_asks_slurm_whether_it_loads_the_plugin", &[OPEN], slurm_is_asked),
-];
+pub const TESTS: &[Test] = tests! {
+    [OPEN, CONSTRAINED]: check_finds_all_well;
+    [LOST, HANGING, PLAIN]: check_names_what_is_wrong;
+    [OPEN]: check_asks_slurm_whether_it_loads_the_plugin;
+};
 
 /// Level and text of each check, in the order of the output.
 fn lines(ran: &Ran) -> Vec<(&str, &str, &str)> {
@@ -42,7 +42,7 @@ fn check(cluster: &Cluster) -> Ran {
     cluster.run(&[cluster.program().to_str().unwrap(), "check"])
 }
 
-fn all_is_well(cluster: &Cluster) {
+fn check_finds_all_well(cluster: &Cluster) {
     // slurmd has the node read in the background.
     let deadline = Instant::now() + Duration::from_secs(10);
     let mut ran = check(cluster);
@@ -62,7 +62,7 @@ fn all_is_well(cluster: &Cluster) {
     assert!(text("gres-count").contains("8 GPUs, as many as there are"), "{}", ran.stdout);
 }
 
-fn what_is_wrong_is_named(cluster: &Cluster) {
+fn check_names_what_is_wrong(cluster: &Cluster) {
     let ran = check(cluster);
     let lines = lines(&ran);
     let (check, code, words) = match cluster.kind {
@@ -81,7 +81,7 @@ fn what_is_wrong_is_named(cluster: &Cluster) {
 }
 
 /// A plugin that is there, is root's, and is no library.
-fn slurm_is_asked(cluster: &Cluster) {
+fn check_asks_slurm_whether_it_loads_the_plugin(cluster: &Cluster) {
     let folder = cluster.folder().join("check");
     std::fs::create_dir_all(&folder).unwrap();
     let write = |name: &str, text: &str| {

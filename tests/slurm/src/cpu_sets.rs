@@ -3,13 +3,14 @@
 use gpubind_core::node::IdSet;
 use gpubind_core::step::task_cpus;
 
-use crate::Test;
 use crate::cluster::{CONSTRAINED, Cluster, OPEN, Tasks, each, tasks_of};
+use crate::trial::{Test, tests};
 
-pub const TESTS: &[Test] = &[
-    ("each_form_of_cpu_binding", &[OPEN, CONSTRAINED], each_form_of_cpu_binding),
-    ("cpus_that_slurm_does_not_list", &[OPEN, CONSTRAINED], cpus_that_slurm_does_not_list),
-];
+pub const TESTS: &[Test] = tests! {
+    [OPEN, CONSTRAINED]:
+        each_form_of_cpu_binding,
+        cpus_that_slurm_does_not_list;
+};
 
 /// Runs tasks that say where they may run, with all eight GPUs in the plan's order.
 fn bound(cluster: &Cluster, options: &[&str]) -> Tasks {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::Test;
 use crate::cluster::{CONSTRAINED, Cluster, Kind, OPEN, Tasks, each, ours, tasks_of};
+use crate::trial::{Test, tests};
 
 /// Two types of GPUs and shards of them; gres.conf goes from the last GPU to the
 /// first.
@@ -39,14 +39,15 @@ const REORDERED: Kind = Kind::new(
     ],
 );
 
-pub const TESTS: &[Test] = &[
-    ("each_way_to_ask_for_gpus", &[OPEN, CONSTRAINED], each_way_to_ask_for_gpus),
-    ("several_tasks_per_gpu_on_request", &[OPEN, CONSTRAINED], several_tasks_per_gpu),
-    ("gres_conf_backwards_and_with_types", &[TYPED], backwards_and_with_types),
-    ("minor_numbers_out_of_order", &[REORDERED], minor_numbers_out_of_order),
-    ("parts_of_gpus_by_shard_and_mps", &[TYPED, REORDERED], parts_of_gpus),
-    ("all_nodes_and_hooks_are_well", &[OPEN, CONSTRAINED, TYPED, REORDERED], all_are_well),
-];
+pub const TESTS: &[Test] = tests! {
+    [OPEN, CONSTRAINED]:
+        each_way_to_ask_for_gpus,
+        several_tasks_per_gpu_on_request;
+    [TYPED]: gres_conf_backwards_and_with_types;
+    [REORDERED]: minor_numbers_out_of_order;
+    [TYPED, REORDERED]: shard_and_mps_steps_share_gpus;
+    [OPEN, CONSTRAINED, TYPED, REORDERED]: all_nodes_and_hooks_are_well;
+};
 
 /// Runs a step whose tasks also say which device files they may open.
 fn step(cluster: &Cluster, options: &[&str]) -> (Tasks, String) {
@@ -108,7 +109,7 @@ fn each_way_to_ask_for_gpus(cluster: &Cluster) {
     }
 }
 
-fn several_tasks_per_gpu(cluster: &Cluster) {
+fn several_tasks_per_gpu_on_request(cluster: &Cluster) {
     let options = ["-N1", "--gpus=2", "--ntasks-per-gpu=2", "--gpu-bind=spank:share"];
     let (tasks, stderr) = step(cluster, &options);
     assert_eq!(tasks.len(), 4);
@@ -116,7 +117,7 @@ fn several_tasks_per_gpu(cluster: &Cluster) {
     assert_eq!(ours(&stderr), [""; 0]);
 }
 
-fn backwards_and_with_types(cluster: &Cluster) {
+fn gres_conf_backwards_and_with_types(cluster: &Cluster) {
     for (ask, gpus) in [
         (&["-n8", "--gpus-per-node=8"][..], &[0, 1, 2, 3, 4, 5, 6, 7][..]),
         (&["-n3", "--gpus-per-node=b:3"], &[5, 6, 7]),
@@ -152,7 +153,7 @@ fn minor_numbers_out_of_order(cluster: &Cluster) {
     assert_eq!(numbers, BTreeSet::from(["0", "1", "2"].map(str::to_owned)));
 }
 
-fn parts_of_gpus(cluster: &Cluster) {
+fn shard_and_mps_steps_share_gpus(cluster: &Cluster) {
     let (one, two, gpu) = match cluster.kind {
         TYPED => ("--gres=shard:1", "--gres=shard:2", 7),
         _ => ("--gres=mps:50", "--gres=mps:100", 2),
@@ -175,7 +176,7 @@ fn parts_of_gpus(cluster: &Cluster) {
 }
 
 /// Runs last on each cluster.
-fn all_are_well(cluster: &Cluster) {
+fn all_nodes_and_hooks_are_well(cluster: &Cluster) {
     for line in cluster.run(&["sinfo", "-h", "-N", "-o", "%T %E"]).stdout.lines() {
         assert!(line.starts_with("idle") || line.starts_with("completing"), "{line}");
     }

@@ -6,39 +6,28 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::Test;
 use crate::cluster::{CONSTRAINED, Cluster, OPEN, Ran, Tasks, each, ours, tasks_of};
+use crate::trial::{Test, tests};
 
-pub const TESTS: &[Test] = &[
-    ("components_have_requests_of_their_own", &[OPEN, CONSTRAINED], components),
-    ("components_without_a_het_job", &[OPEN, CONSTRAINED], components_without_a_het_job),
-    ("a_component_that_slurm_binds", &[OPEN, CONSTRAINED], a_component_that_slurm_binds),
-    ("a_het_job_hands_its_requests_down", &[OPEN, CONSTRAINED], a_het_job_hands_its_requests_down),
-    ("components_are_ranks_of_one_world", &[OPEN, CONSTRAINED], components_are_ranks_of_one_world),
-    ("a_stale_bind_text_does_not_count", &[OPEN, CONSTRAINED], a_stale_bind_text_does_not_count),
-    ("several_programs", &[OPEN, CONSTRAINED], several_programs),
-    ("a_terminal", &[OPEN, CONSTRAINED], a_terminal),
-    ("steps_side_by_side_share_the_gpus", &[OPEN, CONSTRAINED], steps_side_by_side),
-    ("a_job_array", &[OPEN, CONSTRAINED], a_job_array),
-    ("one_task_with_several_gpus", &[OPEN, CONSTRAINED], one_task_with_several_gpus),
-    ("spellings_in_a_batch_job", &[OPEN, CONSTRAINED], spellings_in_a_batch_job),
-    (
-        "a_batch_job_without_the_environment",
-        &[OPEN, CONSTRAINED],
+pub const TESTS: &[Test] = tests! {
+    [OPEN, CONSTRAINED]:
+        components_have_requests_of_their_own,
+        components_without_a_het_job,
+        a_component_that_slurm_binds,
+        a_het_job_hands_its_requests_down,
+        components_are_ranks_of_one_world,
+        a_stale_bind_text_does_not_count,
+        several_programs,
+        a_terminal,
+        steps_side_by_side_share_the_gpus,
+        a_job_array,
+        one_task_with_several_gpus,
+        spellings_in_a_batch_job,
         a_batch_job_without_the_environment,
-    ),
-    (
-        "a_job_inside_a_job_asks_for_itself",
-        &[OPEN, CONSTRAINED],
         a_job_inside_a_job_asks_for_itself,
-    ),
-    (
-        "the_personal_default_outlives_a_request",
-        &[OPEN, CONSTRAINED],
         the_personal_default_outlives_a_request,
-    ),
-    ("a_task_prolog_has_the_last_word", &[OPEN, CONSTRAINED], a_task_prolog_has_the_last_word),
-];
+        a_task_prolog_has_the_last_word;
+};
 
 /// A step's tasks, of a command that printed their environments.
 fn tasks(ran: &Ran, count: usize) -> Tasks {
@@ -87,7 +76,7 @@ fn seen(tasks: &Tasks) -> Vec<usize> {
     lists.iter().map(|list| list.split(',').filter(|gpu| *gpu != "-").count()).collect()
 }
 
-fn components(cluster: &Cluster) {
+fn components_have_requests_of_their_own(cluster: &Cluster) {
     // With one task on the node, Slurm itself tells the step nothing of its binding.
     for (first, second, sees) in [("2", "2", vec![2, 2, 4, 4]), ("4", "1", vec![1, 1, 1, 1, 4])] {
         let step = ["-n", first, "--gpu-bind=spank", "env", ":"];
@@ -194,7 +183,7 @@ fn a_terminal(cluster: &Cluster) {
     assert!(line("GPUBIND_GPU_UUID=").is_some());
 }
 
-fn steps_side_by_side(cluster: &Cluster) {
+fn steps_side_by_side_share_the_gpus(cluster: &Cluster) {
     let step = |request: &str, name: &str| {
         let wait = "until [ -e here1 ] && [ -e here2 ]; do sleep 0.05; done";
         format!(

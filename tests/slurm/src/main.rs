@@ -25,6 +25,7 @@ mod site;
 mod symbols;
 mod tools;
 mod torch;
+mod trial;
 mod trouble;
 mod uuids;
 mod workers;
@@ -35,9 +36,7 @@ use std::sync::Mutex;
 
 use cluster::{Cluster, HOST, Kind, PLAIN};
 use libtest_mimic::{Arguments, Failed, Trial};
-
-/// One test: its name, the kinds of cluster that it runs on, and what it does.
-pub type Test = (&'static str, &'static [Kind], fn(&Cluster));
+use trial::Test;
 
 /// The cluster that runs now; the next kind's test stops it.
 static RUNNING: Mutex<Option<Cluster>> = Mutex::new(None);
@@ -67,7 +66,7 @@ fn main() -> ExitCode {
     ]
     .concat();
     let mut kinds: Vec<Kind> = Vec::new();
-    for kind in tests.iter().flat_map(|(_, kinds, _)| *kinds) {
+    for kind in tests.iter().flat_map(|test| test.kinds) {
         if kind.can_run_on(slurm) && !kinds.contains(kind) {
             kinds.push(*kind);
         }
@@ -76,7 +75,7 @@ fn main() -> ExitCode {
     kinds.sort_by_key(|kind| *kind == PLAIN);
     let mut trials = Vec::new();
     for kind in kinds {
-        for (name, _, body) in tests.iter().filter(|(_, kinds, _)| kinds.contains(&kind)) {
+        for Test { name, body, .. } in tests.iter().filter(|test| test.kinds.contains(&kind)) {
             let body = *body;
             let prefix = if slurm == HOST { String::new() } else { format!("{slurm}::") };
             let name = format!("{prefix}{}::{name}", kind.name);

@@ -2,28 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use crate::Test;
 use crate::cluster::{CONSTRAINED, Cluster, OPEN, each, ours};
+use crate::trial::{Test, tests};
 
-pub const TESTS: &[Test] = &[
-    ("two_nodes_of_eight_ranks", &[OPEN, CONSTRAINED], two_nodes_of_eight_ranks),
-    ("gpus_follow_the_cpus", &[OPEN, CONSTRAINED], gpus_follow_the_cpus),
-    ("fewer_tasks_share_the_gpus_out", &[OPEN, CONSTRAINED], fewer_tasks_share_the_gpus_out),
-    ("one_task_keeps_all", &[OPEN, CONSTRAINED], one_task_keeps_all),
-    ("single_gives_one_each", &[OPEN, CONSTRAINED], single_gives_one_each),
-    ("ordered_and_first_show_all", &[OPEN, CONSTRAINED], ordered_and_first_show_all),
-    ("more_tasks_than_gpus", &[OPEN, CONSTRAINED], more_tasks_than_gpus),
-    (
-        "the_plan_before_is_the_plan_of_the_step",
-        &[OPEN, CONSTRAINED],
+pub const TESTS: &[Test] = tests! {
+    [OPEN, CONSTRAINED]:
+        two_nodes_of_eight_ranks,
+        gpus_follow_the_cpus,
+        fewer_tasks_share_the_gpus_out,
+        one_task_keeps_all,
+        single_gives_one_each,
+        ordered_and_first_show_all,
+        more_tasks_than_gpus,
         the_plan_before_is_the_plan_of_the_step,
-    ),
-    ("report_tells_what_a_task_has", &[OPEN, CONSTRAINED], report_tells_what_a_task_has),
-    ("off_changes_nothing", &[OPEN, CONSTRAINED], off_changes_nothing),
-    ("rank_variables", &[OPEN, CONSTRAINED], rank_variables),
-    ("a_step_inside_a_step", &[OPEN, CONSTRAINED], a_step_inside_a_step),
-    ("verbose_tells_each_rank", &[OPEN, CONSTRAINED], verbose_tells_each_rank),
-];
+        report_tells_what_a_task_has,
+        off_changes_nothing,
+        rank_variables,
+        a_step_inside_a_step,
+        verbose_tells_each_rank;
+};
 
 /// Half of the tasks at CPU 0, half at CPU 1.
 const HALVES: &str = "--cpu-bind=map_cpu:0,0,0,0,1,1,1,1";

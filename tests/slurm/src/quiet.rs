@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use crate::Test;
 use crate::cluster::{Cluster, EMPTY, OPEN, PLAIN, Tasks, each, ours};
+use crate::trial::{Test, tests};
 
-pub const TESTS: &[Test] = &[
-    ("without_a_request_nothing_changes", &[OPEN, PLAIN], without_a_request_nothing_changes),
-    ("a_step_without_gpus_just_runs", &[OPEN, EMPTY], a_step_without_gpus_just_runs),
-    ("nodes_stay_healthy", &[OPEN, EMPTY], nodes_stay_healthy),
-];
+pub const TESTS: &[Test] = tests! {
+    [OPEN, PLAIN]: without_a_request_nothing_changes;
+    [OPEN, EMPTY]:
+        a_step_without_gpus_just_runs,
+        nodes_stay_healthy;
+};
 
 /// Each task's environment in the cluster with the plugin, for the one without.
 static WITH_PLUGIN: OnceLock<Tasks> = OnceLock::new();

@@ -1,26 +1,23 @@
 //! How a user asks: every command, every spelling, and what must stay untouched.
 
-use crate::Test;
 use crate::cluster::{CONSTRAINED, Cluster, OPEN, Tasks, each, ours, tasks_of};
+use crate::trial::{Test, tests};
 
-pub const TESTS: &[Test] = &[
-    ("every_spelling_binds", &[OPEN, CONSTRAINED], every_spelling_binds),
-    ("environment_is_a_personal_default", &[OPEN, CONSTRAINED], environment_is_a_personal_default),
-    ("slurms_own_binding_wins", &[OPEN, CONSTRAINED], slurms_own_binding_wins),
-    ("export_none_keeps_the_request", &[OPEN, CONSTRAINED], export_none_keeps_the_request),
-    ("salloc_with_inner_srun", &[OPEN, CONSTRAINED], salloc_with_inner_srun),
-    ("sbatch_with_inner_srun", &[OPEN, CONSTRAINED], sbatch_with_inner_srun),
-    ("batch_step_is_untouched", &[OPEN, CONSTRAINED], batch_step_is_untouched),
-    ("sbatch_line_in_the_script", &[OPEN, CONSTRAINED], sbatch_line_in_the_script),
-    ("slurms_sbatch_line_in_the_script", &[OPEN, CONSTRAINED], slurms_sbatch_line_in_the_script),
-    (
-        "arguments_of_the_program_are_untouched",
-        &[OPEN, CONSTRAINED],
-        arguments_of_the_program_are_untouched,
-    ),
-    ("help_lists_the_option", &[OPEN], help_lists_the_option),
-    ("bad_requests_stop_the_command", &[OPEN, CONSTRAINED], bad_requests_stop_the_command),
-];
+pub const TESTS: &[Test] = tests! {
+    [OPEN, CONSTRAINED]:
+        every_spelling_binds,
+        environment_is_a_personal_default,
+        slurms_own_binding_wins,
+        export_none_keeps_the_request,
+        salloc_with_inner_srun,
+        sbatch_with_inner_srun,
+        batch_step_is_untouched,
+        sbatch_line_in_the_script,
+        slurms_sbatch_line_in_the_script,
+        arguments_of_the_program_are_untouched;
+    [OPEN]: help_lists_the_option;
+    [OPEN, CONSTRAINED]: bad_requests_stop_the_command;
+};
 
 const FOUR: [&str; 3] = ["-N1", "-n8", "--gpus-per-node=8"];
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use crate::Test;
 use crate::cluster::{Cluster, Kind, PLAIN, Tasks, each, ours, tasks_of};
 use crate::quiet::{comparable, difference};
+use crate::trial::{Test, tests};
 
 /// Every step is bound unless it asks for something else; not so in one partition.
 const ALWAYS: Kind =
@@ -45,17 +45,19 @@ const BROKEN: Kind = Kind::new(
     ],
 );
 
-pub const TESTS: &[Test] = &[
-    ("the_site_binds_steps_that_nobody_asked_for", &[ALWAYS, ALWAYS_CONSTRAINED], binds),
-    ("slurms_own_binding_is_left_as_it_is", &[ALWAYS, ALWAYS_CONSTRAINED, PLAIN], leaves_slurms),
-    ("off_wins_over_the_sites_default", &[ALWAYS, ALWAYS_CONSTRAINED], off_wins),
-    ("special_steps_and_steps_without_gpus_are_left_alone", &[ALWAYS], leaves_special_steps),
-    ("a_batch_job_hands_nothing_down_but_its_requests", &[ALWAYS], batch_jobs),
-    ("a_partition_has_its_own_policy", &[ALWAYS], partitions),
-    ("each_layer_wins_over_the_one_below", &[LAYERS], layers),
-    ("an_excluded_gpu_is_given_to_no_rank", &[LAYERS], excludes),
-    ("a_broken_site_file_stops_no_job", &[BROKEN], broken),
-];
+pub const TESTS: &[Test] = tests! {
+    [ALWAYS, ALWAYS_CONSTRAINED]: the_site_binds_steps_that_nobody_asked_for;
+    [ALWAYS, ALWAYS_CONSTRAINED, PLAIN]: slurms_own_binding_is_left_as_it_is;
+    [ALWAYS, ALWAYS_CONSTRAINED]: off_wins_over_the_sites_default;
+    [ALWAYS]:
+        special_steps_and_steps_without_gpus_are_left_alone,
+        a_batch_job_hands_nothing_down_but_its_requests,
+        a_partition_has_its_own_policy;
+    [LAYERS]:
+        each_layer_wins_over_the_one_below,
+        an_excluded_gpu_is_given_to_no_rank;
+    [BROKEN]: a_broken_site_file_stops_no_job;
+};
 
 const EIGHT: [&str; 3] = ["-N1", "-n8", "--gpus-per-node=8"];
 
@@ -65,7 +67,7 @@ fn sorted<'a>(tasks: &'a Tasks, name: &str) -> Vec<&'a str> {
     values
 }
 
-fn binds(cluster: &Cluster) {
+fn the_site_binds_steps_that_nobody_asked_for(cluster: &Cluster) {
     let (tasks, stderr) = cluster.tasks(&EIGHT);
     let numbers = ["0", "1", "2", "3", "4", "5", "6", "7"];
     assert_eq!(sorted(&tasks, "CUDA_VISIBLE_DEVICES"), numbers);
@@ -102,7 +104,7 @@ const SLURMS: [&str; 9] = [
 /// Those steps' environments where the site binds, for the cluster without the plugin.
 static WHERE_THE_SITE_BINDS: Mutex<BTreeMap<&str, Tasks>> = Mutex::new(BTreeMap::new());
 
-fn leaves_slurms(cluster: &Cluster) {
+fn slurms_own_binding_is_left_as_it_is(cluster: &Cluster) {
     let mut seen = WHERE_THE_SITE_BINDS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     for options in SLURMS {
         let words: Vec<&str> = ["-N1"].into_iter().chain(options.split(' ')).collect();
@@ -130,7 +132,7 @@ fn leaves_slurms(cluster: &Cluster) {
     }
 }
 
-fn off_wins(cluster: &Cluster) {
+fn off_wins_over_the_sites_default(cluster: &Cluster) {
     let step = ["-N1", "-n2", "--gpus-per-node=4"];
     let plain = cluster.tasks(&[&["-p", "other"], &step[..]].concat()).0;
     let as_plain = |tasks: &Tasks, how: &str| {
@@ -152,7 +154,7 @@ fn off_wins(cluster: &Cluster) {
     as_plain(&tasks_of(&ran.stdout), "#SBATCH --gpubind=off");
 }
 
-fn leaves_special_steps(cluster: &Cluster) {
+fn special_steps_and_steps_without_gpus_are_left_alone(cluster: &Cluster) {
     let script = "echo $CUDA_VISIBLE_DEVICES-$GPUBIND_GPU_UUID-$CUDA_DEVICE_ORDER";
     let ran = cluster.batch(&["-N1", "--gpus-per-node=4"], script);
     assert_eq!(ran.stdout.trim(), "0,1,2,3--", "{}", ran.stderr);
@@ -165,7 +167,7 @@ fn leaves_special_steps(cluster: &Cluster) {
     }
 }
 
-fn batch_jobs(cluster: &Cluster) {
+fn a_batch_job_hands_nothing_down_but_its_requests(cluster: &Cluster) {
     let own = |options: &[&str], inner: &str| {
         let options = [&["-N1", "--gpus-per-node=4"], options].concat();
         let ran = cluster.batch(&options, &format!("srun --label --overcommit -n4 {inner} env"));
@@ -179,7 +181,7 @@ fn batch_jobs(cluster: &Cluster) {
     assert!(own(&["--gpu-bind=closest"], "--gpu-bind=spank").iter().all(|index| index != "-"));
 }
 
-fn partitions(cluster: &Cluster) {
+fn a_partition_has_its_own_policy(cluster: &Cluster) {
     let other = [&["-p", "other"], &EIGHT[..]].concat();
     let (tasks, _) = cluster.tasks(&other);
     assert_eq!(each(&tasks, "GPUBIND_GPU_UUID"), ["-"; 8]);
@@ -192,7 +194,7 @@ fn partitions(cluster: &Cluster) {
     }
 }
 
-fn layers(cluster: &Cluster) {
+fn each_layer_wins_over_the_one_below(cluster: &Cluster) {
     let uuids = cluster.uuids();
     // CUDA_VISIBLE_DEVICES of the second of two tasks, and its RANK.
     let second = |env: &[(&str, &str)], options: &[&str]| {
@@ -219,7 +221,7 @@ fn layers(cluster: &Cluster) {
     assert_eq!(second(&[], &[]), ("0,1".to_owned(), "-".to_owned()));
 }
 
-fn excludes(cluster: &Cluster) {
+fn an_excluded_gpu_is_given_to_no_rank(cluster: &Cluster) {
     let step = ["-N1", "-n7", "--gpus-per-node=8", "--gpu-bind=spank:single"];
     let (tasks, stderr) = cluster.tasks(&step);
     assert_eq!(sorted(&tasks, "GPUBIND_GPU_INDEX"), ["0", "1", "3", "4", "5", "6", "7"]);
@@ -232,7 +234,7 @@ fn excludes(cluster: &Cluster) {
     }
 }
 
-fn broken(cluster: &Cluster) {
+fn a_broken_site_file_stops_no_job(cluster: &Cluster) {
     let said = "gpubind.toml: line 3: unknown key `mdoe`; did you mean `mode`?";
     let is_error = |line: &&str| line.contains("error: gpubind: ") && line.contains(said);
     let errors = || cluster.log().lines().filter(is_error).count();

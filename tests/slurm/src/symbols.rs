@@ -10,15 +10,16 @@ use std::process::Command;
 
 use object::{Object, ObjectSymbol};
 
-use crate::Test;
 use crate::cluster::{Cluster, EMPTY};
+use crate::trial::{Test, tests};
 
-pub const TESTS: &[Test] = &[
-    ("the_plugin_shows_only_spanks_symbols", &[EMPTY], the_plugin_shows_only_spanks_symbols),
-    ("the_plugin_needs_only_what_is_there", &[EMPTY], the_plugin_needs_only_what_is_there),
-    ("a_slurm_of_no_known_release_runs_without_the_plugin", &[EMPTY], a_slurm_of_no_known_release),
-    ("the_shim_needs_little_and_shows_nothing", &[EMPTY], the_shim_needs_little),
-];
+pub const TESTS: &[Test] = tests! {
+    [EMPTY]:
+        the_plugin_shows_only_spanks_symbols,
+        the_plugin_needs_only_what_is_there,
+        a_slurm_of_no_known_release_runs_without_the_plugin,
+        the_shim_needs_little_and_shows_nothing;
+};
 
 /// The programs that load the plugin.
 const PROGRAMS: [&str; 5] = ["srun", "sbatch", "salloc", "slurmd", "slurmstepd"];
@@ -61,7 +62,7 @@ fn the_plugin_needs_only_what_is_there(cluster: &Cluster) {
 }
 
 /// It is loaded into programs of all kinds, in containers too.
-fn the_shim_needs_little(cluster: &Cluster) {
+fn the_shim_needs_little_and_shows_nothing(cluster: &Cluster) {
     let file = cluster.stage().join(SHIM);
     let (shown, needed) = symbols(&file);
     assert_eq!(shown, BTreeSet::new(), "a program could take it for another's");
@@ -89,7 +90,7 @@ fn the_shim_needs_little(cluster: &Cluster) {
 
 /// An srun whose number is no release's: Slurm itself then finds that the plugin does
 /// not fit, says so, and goes on, since the plugin is optional.
-fn a_slurm_of_no_known_release(cluster: &Cluster) {
+fn a_slurm_of_no_known_release_runs_without_the_plugin(cluster: &Cluster) {
     let library = cluster.folder().join("unknown-release.so");
     let source = library.with_extension("c");
     std::fs::write(&source, "long slurm_api_version(void) { return 7 << 16; }\n").unwrap();

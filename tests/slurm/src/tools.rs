@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::Test;
 use crate::cluster::{CONSTRAINED, Cluster, OPEN, PLAIN, Ran, Tasks, each, ours, tasks_of};
+use crate::trial::{Test, tests};
 
-pub const TESTS: &[Test] = &[
-    ("exec_binds_tasks_like_the_plugin", &[PLAIN, OPEN, CONSTRAINED], exec_binds_like_the_plugin),
-    ("exec_leaves_bound_tasks_alone", &[OPEN, CONSTRAINED], exec_leaves_bound_tasks_alone),
-    ("exec_gives_each_worker_one_gpu", &[PLAIN, OPEN, CONSTRAINED], exec_gives_each_worker_one),
-    ("report_prints_the_table_of_a_job", &[OPEN, CONSTRAINED], report_prints_the_table),
-    ("report_check_passes_good_steps", &[OPEN, CONSTRAINED, PLAIN], report_check_passes),
-    ("report_check_finds_what_is_wrong", &[OPEN, CONSTRAINED], report_check_finds_what_is_wrong),
-];
+pub const TESTS: &[Test] = tests! {
+    [PLAIN, OPEN, CONSTRAINED]: exec_binds_tasks_like_the_plugin;
+    [OPEN, CONSTRAINED]: exec_leaves_bound_tasks_alone;
+    [PLAIN, OPEN, CONSTRAINED]: exec_gives_each_worker_one_gpu;
+    [OPEN, CONSTRAINED]: report_prints_the_table_of_a_job;
+    [OPEN, CONSTRAINED, PLAIN]: report_check_passes_good_steps;
+    [OPEN, CONSTRAINED]: report_check_finds_what_is_wrong;
+};
 
 const ONE_NODE: [&str; 2] = ["srun", "-N1"];
 /// Ranks 0, 1, 4 and 5 on the second NUMA node's CPU.
@@ -45,7 +45,7 @@ fn tasks(cluster: &Cluster, options: &[&str], command: &[&str]) -> Tasks {
 
 const EXEC: [&str; 4] = ["gpubind", "exec", "--", "env"];
 
-fn exec_binds_like_the_plugin(cluster: &Cluster) {
+fn exec_binds_tasks_like_the_plugin(cluster: &Cluster) {
     for (count, bind, mode) in [
         ("8", CROSSED, "auto"),
         ("2", "--cpu-bind=map_cpu:1,0", "auto"),
@@ -126,7 +126,7 @@ fn launch(count: usize, command: &str) -> String {
 /// Prints what a worker sees, without a quote of the outer shell's.
 const SHOW: &str = "sh -c \"echo \\$CUDA_VISIBLE_DEVICES:\\$LOCAL_RANK\"";
 
-fn exec_gives_each_worker_one(cluster: &Cluster) {
+fn exec_gives_each_worker_one_gpu(cluster: &Cluster) {
     let program = cluster.program();
     let print = "sh -c 'echo $GPUBIND_LOCAL_RANK:$CUDA_VISIBLE_DEVICES:$LOCAL_RANK'";
     let script = launch(8, &format!("{} exec -- {print}", program.display()));
@@ -170,7 +170,7 @@ fn exec_gives_each_worker_one(cluster: &Cluster) {
     assert_eq!(lines.len(), 8, "{}", ran.stdout);
 }
 
-fn report_prints_the_table(cluster: &Cluster) {
+fn report_prints_the_table_of_a_job(cluster: &Cluster) {
     let step = ["srun", "-N2", "--ntasks-per-node=8", "--gpus-per-node=8"];
     let words = [&step[..], &["--gpu-bind=spank", "gpubind", "report"]].concat();
     let ran = run(cluster, &words);
@@ -222,7 +222,7 @@ fn passes(cluster: &Cluster, options: &[&str], command: &[&str]) {
     assert_eq!((ran.code, &said[..]), (Some(0), &[""; 0][..]), "{options:?}: {}", ran.stderr);
 }
 
-fn report_check_passes(cluster: &Cluster) {
+fn report_check_passes_good_steps(cluster: &Cluster) {
     let by_exec = [&["gpubind", "exec", "--"][..], &CHECK].concat();
     let step = ["-n8", "--gpus-per-node=8"];
     passes(cluster, &step, &by_exec);

@@ -5,16 +5,17 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use crate::Test;
 use crate::cluster::{Cluster, Ran, TORCH, each, root, tasks_of};
+use crate::trial::{Test, tests};
 
-pub const TESTS: &[Test] = &[
-    ("one_training_started_in_every_way", &[TORCH], one_training_started_in_every_way),
-    ("what_a_torchrun_worker_starts", &[TORCH], what_a_torchrun_worker_starts),
-    ("torchrun_restarts_its_workers", &[TORCH], torchrun_restarts_its_workers),
-    ("mpirun_in_a_one_task_step", &[TORCH], mpirun_in_a_one_task_step),
-    ("mpirun_on_two_nodes", &[TORCH], mpirun_on_two_nodes),
-];
+pub const TESTS: &[Test] = tests! {
+    [TORCH]:
+        one_training_started_in_every_way,
+        what_a_torchrun_worker_starts,
+        torchrun_restarts_its_workers,
+        mpirun_in_a_one_task_step,
+        mpirun_on_two_nodes;
+};
 
 /// One task with four of a node's GPUs.
 const ONE_TASK: [&str; 5] = ["srun", "-N1", "-n1", "--gpus-per-node=4", "--gpu-bind=spank"];

@@ -2,19 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use crate::Test;
 use crate::cluster::{BLIND, CONSTRAINED, CRASHING, Cluster, HANGING, LOST, OPEN, each, ours};
+use crate::trial::{Test, tests};
 
-pub const TESTS: &[Test] = &[
-    ("slurmd_has_the_node_read", &[OPEN, CONSTRAINED], slurmd_has_the_node_read),
-    (
-        "unreadable_gpus_are_given_in_order",
-        &[BLIND, HANGING, CRASHING],
-        unreadable_gpus_are_given_in_order,
-    ),
-    ("strict_fails_the_task", &[BLIND], strict_fails_the_task),
-    ("a_lost_gpu_hides_no_other", &[LOST], a_lost_gpu_hides_no_other),
-];
+pub const TESTS: &[Test] = tests! {
+    [OPEN, CONSTRAINED]: slurmd_has_the_node_read;
+    [BLIND, HANGING, CRASHING]: unreadable_gpus_are_given_in_order;
+    [BLIND]: strict_fails_the_task;
+    [LOST]: a_lost_gpu_hides_no_other;
+};
 
 /// What the warning says of each way in which NVML fails.
 fn reason(cluster: &Cluster) -> &'static str {

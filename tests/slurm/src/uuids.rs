@@ -2,8 +2,8 @@
 
 use gpubind_core::node::MigInstance;
 
-use crate::Test;
 use crate::cluster::{Cluster, Kind, Tasks, each, ours};
+use crate::trial::{Test, tests};
 
 const WHOLE: Kind =
     Kind { detected: true, ..Kind::new("t-uuid", &["--machine", "two-cpu", "--nodes", "1"]) };
@@ -22,11 +22,12 @@ const MIG_CONSTRAINED: Kind = Kind {
     )
 };
 
-pub const TESTS: &[Test] = &[
-    ("a_list_of_uuids", &[WHOLE, WHOLE_CONSTRAINED], a_list_of_uuids),
-    ("mig_instances_go_by_uuid", &[MIG, MIG_CONSTRAINED], mig_instances_go_by_uuid),
-    ("mig_instances_of_one_gpu_are_neighbours", &[MIG, MIG_CONSTRAINED], mig_neighbours),
-];
+pub const TESTS: &[Test] = tests! {
+    [WHOLE, WHOLE_CONSTRAINED]: a_list_of_uuids;
+    [MIG, MIG_CONSTRAINED]:
+        mig_instances_go_by_uuid,
+        mig_instances_of_one_gpu_are_neighbours;
+};
 
 /// One variable of each task, which must all differ, sorted.
 fn distinct(tasks: &Tasks, name: &str) -> Vec<String> {
@@ -85,7 +86,7 @@ fn mig_instances_go_by_uuid(cluster: &Cluster) {
     assert_eq!(distinct(&tasks, "CUDA_VISIBLE_DEVICES"), all);
 }
 
-fn mig_neighbours(cluster: &Cluster) {
+fn mig_instances_of_one_gpu_are_neighbours(cluster: &Cluster) {
     // Two instances of GPU 0 and four of GPU 1: neighbours in rank share a GPU.
     let (tasks, _) = cluster.tasks(&["-N1", "-n6", "--gpus-per-node=6", "--gpu-bind=spank"]);
     assert_eq!(each(&tasks, "GPUBIND_GPU_INDEX"), ["0", "0", "1", "1", "1", "1"]);

@@ -4,29 +4,32 @@
 
 use std::collections::BTreeSet;
 
-use crate::Test;
 use crate::cluster::{BLIND, CONSTRAINED, Cluster, OPEN, Tasks, each, tasks_of};
+use crate::trial::{Test, tests};
 
-pub const TESTS: &[Test] = &[
-    ("each_worker_has_one_gpu", &[OPEN, CONSTRAINED], each_worker_has_one_gpu),
-    ("workers_of_two_tasks", &[OPEN, CONSTRAINED], workers_of_two_tasks),
-    ("more_workers_than_gpus", &[OPEN], more_workers_than_gpus),
-    ("what_a_worker_starts_is_left_alone", &[OPEN], what_a_worker_starts_is_left_alone),
-    ("workers_in_a_pipeline", &[OPEN], workers_in_a_pipeline),
-    ("every_launcher_counts", &[OPEN], every_launcher_counts),
-    ("numbers_that_a_task_has_itself", &[OPEN], numbers_that_a_task_has_itself),
-    ("numbers_from_a_task_prolog", &[OPEN], numbers_from_a_task_prolog),
-    ("a_changed_list_is_left_alone", &[OPEN], a_changed_list_is_left_alone),
-    ("items_for_workers", &[OPEN, CONSTRAINED], items_for_workers),
-    ("an_existing_preload_is_kept", &[OPEN], an_existing_preload_is_kept),
-    ("only_tasks_with_several_gpus_are_armed", &[OPEN], only_tasks_with_several_gpus_are_armed),
-    ("a_step_inside_an_armed_task", &[OPEN], a_step_inside_an_armed_task),
-    ("a_job_from_an_armed_task", &[OPEN], a_job_from_an_armed_task),
-    ("where_the_shim_is_not", &[OPEN], where_the_shim_is_not),
-    ("an_oci_container", &[OPEN], an_oci_container),
-    ("a_task_that_cannot_read_the_shim", &[BLIND], a_task_that_cannot_read_the_shim),
-    ("a_set_user_id_program", &[OPEN], a_set_user_id_program),
-];
+pub const TESTS: &[Test] = tests! {
+    [OPEN, CONSTRAINED]:
+        each_worker_has_one_gpu,
+        workers_of_two_tasks;
+    [OPEN]:
+        more_workers_than_gpus,
+        what_a_worker_starts_is_left_alone,
+        workers_in_a_pipeline,
+        every_launcher_counts,
+        numbers_that_a_task_has_itself,
+        numbers_from_a_task_prolog,
+        a_changed_list_is_left_alone;
+    [OPEN, CONSTRAINED]: items_for_workers;
+    [OPEN]:
+        an_existing_preload_is_kept,
+        only_tasks_with_several_gpus_are_armed,
+        a_step_inside_an_armed_task,
+        a_job_from_an_armed_task,
+        where_the_shim_is_not,
+        an_oci_container;
+    [BLIND]: a_task_that_cannot_read_the_shim;
+    [OPEN]: a_set_user_id_program;
+};
 
 /// One task with four of a node's GPUs.
 const STEP: [&str; 4] = ["-N1", "-n1", "--gpus-per-node=4", "--gpu-bind=spank"];
