@@ -33,7 +33,7 @@ const GROUPS: [(&str, &str); 8] = [
     ("core/src/node/check.rs", "the snapshot contradicts itself: …"),
     ("core/src/node/id_set.rs", "… is not a CPU number or a range like 0-15"),
     ("core/src/step/cpu_bind.rs", "SLURM_CPU_BIND_LIST: …; CPU sets are unknown"),
-    ("src/cli/plan/cpus.rs", "--cpus: …, --cpu-bind: …, --cpus-per-task: …"),
+    ("src/cli/plan/cpus_error.rs", "--cpus: …, --cpu-bind: …, --cpus-per-task: …"),
     ("src/cli/plan/devices.rs", "--devices: …"),
 ];
 

@@ -1,7 +1,8 @@
 //! The tasks' CPU sets, from whichever option tells them.
 
 use super::args::{DistributionArg, PlanArgs};
-use super::error::{CpusError, Wrong};
+use super::cpus_error::CpusError;
+use super::error::Wrong;
 use crate::slurm::{Distribution, TaskLayout, layout};
 use gpubind_core::node::{IdSet, Node};
 use gpubind_core::plan::MAX_TASKS;

@@ -15,6 +15,7 @@
 mod args;
 mod compare;
 mod cpus;
+mod cpus_error;
 mod devices;
 mod error;
 mod json;
