@@ -1,4 +1,4 @@
-//! What the worker shim is told, and what it makes of a process: the pure parts.
+//! The record for the worker shim, and what the shim makes of a process: the pure parts.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ fn value<'e>(env: &'e Env, name: &str) -> Option<&'e [u8]> {
     env.get(name).map(|value| value.as_bytes())
 }
 
-/// What a task with this environment tells the shim.
+/// The record of a task with this environment.
 fn record(task: &Env) -> Record<'static> {
     let fingerprints = fingerprints(|name| task.get(name).copied());
     Record { process: TASK, virtual_rank: true, visible: LIST.as_bytes(), fingerprints }
@@ -104,11 +104,7 @@ fn the_tasks_own_process_is_no_worker_and_tells_what_it_has() {
     let task = env(&[("LOCAL_RANK", "0")]);
     let ProcessKind::Task(now) = part_of(&armed, TASK, "torchrun", &task) else { panic!() };
     let armed = Record { fingerprints: now, ..armed };
-    assert_eq!(
-        part_of(&armed, TASK, "torchrun", &task),
-        ProcessKind::Unaffected,
-        "nothing to tell"
-    );
+    assert_eq!(part_of(&armed, TASK, "torchrun", &task), ProcessKind::Unaffected, "no record");
     assert_eq!(part_of(&armed, TASK + 1, "sh", &task), ProcessKind::Unaffected);
     let worker = env(&[("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "4")]);
     assert!(matches!(part_of(&armed, TASK + 2, "python", &worker), ProcessKind::Worker { .. }));

@@ -250,20 +250,20 @@ fn json_has_the_same_lines_and_the_worst_level() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "gpubind: 1 broken, 0 to look at\n");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["result"], "broken");
-    let told = json["checks"].as_array().unwrap().iter().map(|check| {
+    let reported = json["checks"].as_array().unwrap().iter().map(|check| {
         let text = |key: &str| check[key].as_str().unwrap().to_owned();
         let advice =
             check["advice"].as_str().map_or(String::new(), |advice| format!(" -> {advice}"));
         (text("level"), text("check"), text("found") + &advice)
     });
     let mut lines = host.check().lines;
-    let mut told: Vec<_> = told.collect();
+    let mut reported: Vec<_> = reported.collect();
     // Reading takes another time each time.
-    for lines in [&mut lines, &mut told] {
+    for lines in [&mut lines, &mut reported] {
         lines.iter_mut().find(|(_, check, _)| check == "nvml").unwrap().2.clear();
         lines.iter_mut().find(|(_, check, _)| check == "snapshot").unwrap().2.clear();
     }
-    assert_eq!(told, lines);
+    assert_eq!(reported, lines);
 }
 
 #[test]
@@ -502,7 +502,7 @@ fn mig_instances_need_autodetect() {
 }
 
 #[test]
-fn a_snapshot_that_is_not_believed_says_why() {
+fn an_ignored_snapshot_has_a_reason() {
     let Some(host) = Host::new() else { return };
     host.finds("warning", "snapshot", &["there is no ", "gpubind snapshot --save"]);
     let file = host.snapshot();

@@ -25,7 +25,7 @@ impl Site {
     /// file counts.
     fn new(toml: &str, args: &str) -> Option<Site> {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: only root's site file counts");
+            eprintln!("skipped: only root's site file is trusted");
             return None;
         }
         let site = Site { folder: tempfile::tempdir().unwrap() };
@@ -145,7 +145,7 @@ fn a_broken_file_ends_it_with_1_and_the_line() {
 }
 
 #[test]
-fn a_file_that_root_may_not_believe_does_not_count() {
+fn a_file_that_root_may_not_trust_is_ignored() {
     let Some(site) = Site::new("", "") else { return };
     let file = site.path("gpubind.toml");
     let refused = |why: &str| {

@@ -23,7 +23,7 @@ const ALLOWED: [&str; 11] = [
     "Unicode-3.0",
     "Unlicense",
     "Zlib",
-    // Per file: holds for changes to the crate's own files, of which there are none.
+    // Per file: applies to changes to the crate's own files, of which there are none.
     "MPL-2.0",
 ];
 

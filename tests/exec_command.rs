@@ -128,7 +128,7 @@ fn the_other_modes_show_all_gpus_to_each_worker() {
         assert!(first.starts_with(&format!("{own},")), "{own} in {first}");
     }
     let env = [("LOCAL_RANK", "5"), ("LOCAL_WORLD_SIZE", "8")];
-    assert_eq!(quiet(&fake, &env, &["--mode=ordered"])["LOCAL_RANK"], "5", "it counts in the list");
+    assert_eq!(quiet(&fake, &env, &["--mode=ordered"])["LOCAL_RANK"], "5", "it indexes the list");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn every_launcher_is_understood() {
         assert_eq!(after["GPUBIND_LOCAL_RANK"], "6");
         assert_eq!(after.contains_key("LOCAL_RANK"), launcher.local_rank == "LOCAL_RANK");
     }
-    // Nobody tells how many there are: as many as GPUs, and more in turn.
+    // It is unknown how many there are: as many as GPUs, and more in turn.
     let after = quiet(&fake, &[("PMIX_LOCAL_RANK", "14")], &[]);
     assert_eq!((&after["CUDA_VISIBLE_DEVICES"], &*after["GPUBIND_LOCAL_RANK"]), (&own[6], "14"));
 }
@@ -282,7 +282,7 @@ fn more_ranks_than_gpus_share_evenly_and_one_of_them_says_so() {
     assert_eq!(said("0", &["--mode=share"]), "");
 }
 
-/// What `exec` says, and how long it took, where the machine tells nothing.
+/// What `exec` says, and how long it took, where nothing of the machine can be read.
 fn unreadable(fake: &Fake, args: &[&str]) -> (String, Duration) {
     let begin = Instant::now();
     let worker = |rank, visible: Option<&'static str>| {
@@ -332,7 +332,7 @@ fn the_site_s_settings_hold_where_nothing_else_is_said() {
     let env = [("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "2")];
     let (after, said) = ran(&fake, &env, &[]);
     if !rustix::process::geteuid().is_root() {
-        // Only root's file is believed, and rank 1 does not say so.
+        // Only root's file is trusted, and rank 1 gives no warning.
         assert_eq!((after["CUDA_VISIBLE_DEVICES"].len(), &*said), (1, ""));
         return;
     }

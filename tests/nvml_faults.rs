@@ -71,7 +71,7 @@ fn a_gpu_that_is_lost_behind_its_handle_is_unusable_too() {
     assert_eq!(Probed::from(node.unusable[0].minor), described.gpus[1].minor);
 }
 
-/// Each value of a GPU, the call that tells it, and what a refusal leaves.
+/// Each value of a GPU, the call that reads it, and what a refusal leaves.
 type Value = (&'static str, fn(&mut Node, Probed<()>));
 
 const VALUES: [Value; 5] = [
@@ -201,7 +201,7 @@ fn links_are_counted_until_the_driver_says_that_there_are_no_more() {
 
 #[test]
 fn the_state_of_a_later_link_is_read_with_its_own_number() {
-    // The state call is gone, so the field tells, which the wrapper can only
+    // The state call is gone, so the field is read, which the wrapper can only
     // ask of link 0.
     let faults =
         "[faults]\nlink = [{ gpu = 0, link = 3 }]\nabsent = [\"nvmlDeviceGetNvLinkState\"]";

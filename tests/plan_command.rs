@@ -460,7 +460,7 @@ fn each_rank_gets_what_the_plugin_would_compute_in_it() {
     }
 }
 
-/// Every fixture, several numbers of tasks: the output holds together.
+/// Every fixture, several numbers of tasks: the output is consistent.
 #[test]
 fn every_machine_can_be_planned() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machines");

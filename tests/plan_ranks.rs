@@ -15,7 +15,7 @@ use proptest::prelude::*;
 mod plan_support;
 use plan_support::{Case, any_case};
 
-/// What a rank does that knows of the others only what the step tells all.
+/// What a rank does that knows of the others only what the step shows to all.
 fn of_rank(
     case: &Case,
     allocation: &Allocation,

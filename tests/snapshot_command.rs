@@ -82,11 +82,11 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// Only root's snapshots are believed.
+/// Only root's snapshots are trusted.
 fn root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("skipped: only root's snapshots are believed");
+        eprintln!("skipped: only root's snapshots are trusted");
     }
     root
 }

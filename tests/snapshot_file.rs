@@ -1,4 +1,4 @@
-//! The snapshot file: what is believed, and what is not.
+//! The snapshot file: which is valid, and which is ignored.
 #![allow(clippy::unwrap_used, reason = "a test helper that fails fails its test")]
 
 use std::fs::{self, Permissions};
@@ -24,10 +24,10 @@ struct Tree {
 
 impl Tree {
     /// `None`, with a word on it, where the tests do not run as root: only
-    /// root's snapshots are believed.
+    /// root's snapshots are trusted.
     fn new() -> Option<Tree> {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: only root's snapshots are believed");
+            eprintln!("skipped: only root's snapshots are trusted");
             return None;
         }
         let folder = tempfile::tempdir().unwrap();

@@ -162,7 +162,7 @@ fn contradictions_in_the_text_are_told() {
     let one_way = FOUR.replacen("GPU0\t X \tNV12", "GPU0\t X \tNV1", 1);
     assert_eq!(
         warnings(&one_way),
-        ["GPU0 to GPU1 is NV1, but GPU1 to GPU0 is NV12; the worse one counts"]
+        ["GPU0 to GPU1 is NV1, but GPU1 to GPU0 is NV12; the worse one is used"]
     );
     assert_eq!(parse(&one_way).unwrap().0.link(0, 1), Link::NvLink(1));
     let other_cpus = FOUR.replacen("0-15", "0-7", 1);

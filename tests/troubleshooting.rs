@@ -112,7 +112,7 @@ fn literal(code: &str) -> Option<String> {
 }
 
 /// A template's words between its values.
-fn parts(template: &str) -> Vec<String> {
+fn fragments(template: &str) -> Vec<String> {
     let mut parts = Vec::new();
     // The program's name before each of its lines.
     let mut rest = template.strip_prefix("gpubind: ").unwrap_or(template);
@@ -135,7 +135,7 @@ fn letters(text: &str) -> usize {
 }
 
 /// Whether the cell has these parts, in this order.
-fn holds(cell: &str, parts: &[String]) -> bool {
+fn matches(cell: &str, parts: &[String]) -> bool {
     let mut rest = cell;
     parts.iter().all(|part| match rest.split_once(part.as_str()) {
         Some((_, after)) => {
@@ -171,10 +171,10 @@ fn each_message_of_the_sources_is_in_the_page() {
         let group = GROUPS.iter().find(|(place, _)| file.starts_with(place));
         let parts = match group {
             Some((_, row)) => vec![plain(row)],
-            None => parts(template),
+            None => fragments(template),
         };
         // A text such as `{path}: {error}` only hands on another one.
-        if letters(&parts.concat()) >= 4 && !rows.iter().any(|row| holds(row, &parts)) {
+        if letters(&parts.concat()) >= 4 && !rows.iter().any(|row| matches(row, &parts)) {
             missing.push(format!("{file}: {template}"));
         }
     }
@@ -192,11 +192,11 @@ fn each_row_of_the_page_is_of_a_message() {
         let group = GROUPS.iter().any(|(_, text)| plain(text) == row);
         group
             || messages.iter().any(|message| {
-                let parts = parts(&message.template);
+                let parts = fragments(&message.template);
                 // More than a word that the row happens to have, too.
-                3 * letters(&parts.concat()) >= letters(row) && holds(row, &parts)
+                3 * letters(&parts.concat()) >= letters(row) && matches(row, &parts)
             })
-            || check_messages().any(|message| holds(row, &parts(message.found)))
+            || check_messages().any(|message| matches(row, &fragments(message.found)))
     };
     let gone: Vec<String> =
         rows().into_iter().filter(|row| row != "message" && !known(row)).collect();
@@ -208,7 +208,7 @@ fn messages_are_found_wherever_they_stand() {
     assert_eq!(literal("\n  \"a \\\n     {b} \\\"c\\\"\", d").unwrap(), "a {b} \"c\"");
     assert_eq!(literal("&format!(\"x\"))").unwrap(), "x");
     assert_eq!(literal("&error.to_string())"), None);
-    assert_eq!(parts("{}:{line}: `{a}` needs {b}; or {c}"), ["needs", "; or"]);
-    assert!(holds("a needs B; or C", &parts("{a} needs {b}; or {c}")));
-    assert!(!holds("a; or C needs B", &parts("{a} needs {b}; or {c}")));
+    assert_eq!(fragments("{}:{line}: `{a}` needs {b}; or {c}"), ["needs", "; or"]);
+    assert!(matches("a needs B; or C", &fragments("{a} needs {b}; or {c}")));
+    assert!(!matches("a; or C needs B", &fragments("{a} needs {b}; or {c}")));
 }

@@ -167,7 +167,7 @@ fn version(text: &Spanned<String>) -> Checked<(u32, u32)> {
         .ok_or_else(|| (text.span(), Problem::Version(text.get_ref().clone())))
 }
 
-/// What must hold across devices.
+/// What must be true across devices.
 struct Checker<'a> {
     name: &'a str,
     old_mig_uuids: bool,

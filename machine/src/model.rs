@@ -24,7 +24,7 @@ pub struct Machine {
     pub vm: bool,
     /// How GPUs that the device cgroup denies are shown.
     pub hidden: Hidden,
-    /// What lies between two devices where their places do not tell.
+    /// What lies between two devices where their places do not determine it.
     pub level: Link,
     /// NUMA nodes in id order.
     pub numa: Vec<NumaNode>,
@@ -51,7 +51,7 @@ pub struct MachineGpu {
     pub name: String,
     /// Where it sits: its NUMA nodes, memory-only ones included, and its PCIe path.
     pub place: Place,
-    /// Local CPUs; `None` where the machine does not tell.
+    /// Local CPUs; `None` where unknown.
     pub cpus: Option<IdSet>,
     /// The NUMA node that is the GPU's own memory.
     pub gpu_numa_id: Option<u32>,

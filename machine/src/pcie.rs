@@ -63,7 +63,7 @@ impl fmt::Display for PciePath {
     }
 }
 
-/// Where a device sits, as far as the machine tells.
+/// Where a device sits, as far as it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Place {
     /// Its way down the PCIe tree.

@@ -1,4 +1,4 @@
-//! What holds for every fixture, and what is refused.
+//! What is true for every fixture, and what is refused.
 
 use std::fs;
 use std::path::Path;

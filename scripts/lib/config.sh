@@ -26,10 +26,10 @@ cgroup_kind() {
     [ "$probe" = "$mount/gpubind-probe.$$" ] && echo v2 || echo v1
 }
 
-# Sets shape and hwloc: the CPUs that Slurm is told of, and those that slurmd
+# Sets shape and hwloc: the CPUs in slurm.conf, and those that slurmd
 # is to find.
 #
-# Slurm must believe in as many CPUs as the fixture has (and in 16 at least, or
+# slurm.conf must have as many CPUs as the fixture has (and in 16 at least, or
 # a test could not start many tasks), but a task can only be bound to a CPU that
 # exists. So they are the cores of one socket, jobs get whole sockets and share
 # them, and slurmd finds just those cores that exist: whatever a job asks for,
@@ -76,7 +76,7 @@ write_config() {
     shape_node
     slurm_conf >"$etc/slurm.conf"
     gres_conf >"$etc/gres.conf"
-    # What Slurm is to believe that its AutoDetect has found (gres_gpu.c).
+    # What Slurm takes for the result of its AutoDetect (gres_gpu.c).
     rm -f "$etc/fake_gpus.conf"
     [ -z "$fake_gpus" ] || printf '%s\n' "${fake_gpus//\/dev\//$dir/root/dev/}" >"$etc/fake_gpus.conf"
     cgroup_conf >"$etc/cgroup.conf"

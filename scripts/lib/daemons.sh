@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Daemons with pid files: start, look, stop. Sourced, never run.
 #
-# A pid file holds the process id and the process's start time; the two
+# A pid file contains the process id and the process's start time; the two
 # together never name another process, however old the file is.
 
 # start_daemon PIDFILE OUTPUT RELEASE COMMAND...: in the background, in a
@@ -19,7 +19,7 @@ start_daemon() {
 
 # Prints when the process started, in clock ticks since boot; nothing if there
 # is no such process or only its zombie. The fields of /proc/PID/stat are
-# counted after the name, which may hold spaces: state, then 18 others.
+# counted after the name, which may contain spaces: state, then 18 others.
 start_time() {
     local stat
     stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 0

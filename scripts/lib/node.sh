@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # variables are shared with the other parts
-# A whole make-believe GPU node of a release's system, for scripts/walkthrough:
+# A whole emulated GPU node of a release's system, for scripts/walkthrough:
 # stock paths, a private copy of every file, no network but its own. Sourced, never
 # run.
 #

@@ -222,7 +222,7 @@ node_is_idle() {
     [ "$(cluster_exec "$name" -- sinfo -h -n "$1" -o %T 2>/dev/null)" = idle ]
 }
 
-# await DAEMON CONDITION...: until it holds. A daemon that ends meanwhile, or 30
+# await DAEMON CONDITION...: until it is true. A daemon that ends meanwhile, or 30
 # seconds without success, are the end.
 await() {
     local daemon=$1 pidfile

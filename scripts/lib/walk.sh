@@ -18,7 +18,7 @@ walk() {
     checks_the_node
     binds_a_job
     sets_a_default
-    breaks_and_mends
+    breaks_and_fixes
     replaces_under_a_step
     shift
     while [ $# -gt 0 ]; do
@@ -61,8 +61,8 @@ sets_a_default() {
     local_ranks 2
 }
 
-breaks_and_mends() {
-    headline "Break the site file: no job is stopped, and each is told"
+breaks_and_fixes() {
+    headline "Break the site file: no job is stopped, and each gets a warning"
     root_types "echo 'mood = \"single\"' >>$site"
     root_types_in_vain "gpubind config"
     root_types_in_vain "gpubind check | grep -E '^(warning|broken)'"
@@ -71,7 +71,7 @@ breaks_and_mends() {
     answers " 0,1,2,3,4,5,6,7" 2
     root_types "grep 'error: gpubind' /var/log/slurm/slurmd.log"
     answers "mood" 1
-    headline "Mend it"
+    headline "Fix it"
     root_types "sed -i '\$d' $site"
     alice_types "$step gpubind report"
     local_ranks 2

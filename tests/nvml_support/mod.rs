@@ -57,7 +57,7 @@ impl Fake {
     }
 
     /// Has it described in a snapshot, so that NVML need not be read over and over;
-    /// only root's are believed.
+    /// only root's are trusted.
     #[allow(dead_code, reason = "not every test has the program")]
     pub fn with_snapshot(self, program: &str) -> Fake {
         let mut save = Command::new(program);

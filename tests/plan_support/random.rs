@@ -33,7 +33,7 @@ fn any_fact<T: Clone + std::fmt::Debug>(
     known: impl Strategy<Value = T>,
 ) -> impl Strategy<Value = Probed<T>> {
     (known, prop_oneof![6 => Just(true), 1 => Just(false)])
-        .prop_map(|(value, told)| if told { Probed::Known(value) } else { Probed::Failed(999) })
+        .prop_map(|(value, known)| if known { Probed::Known(value) } else { Probed::Failed(999) })
 }
 
 fn any_numa(nodes: usize) -> impl Strategy<Value = Vec<NumaNode>> {
@@ -59,7 +59,7 @@ fn any_numa(nodes: usize) -> impl Strategy<Value = Vec<NumaNode>> {
     )
 }
 
-/// Any step with so many tasks and devices. The affinities are told by no, some
+/// Any step with so many tasks and devices. The affinities are known for no, some
 /// or all GPUs; the link matrix may be asymmetric.
 pub fn any_case(
     tasks: std::ops::RangeInclusive<usize>,

@@ -92,7 +92,7 @@ struct Collector<'h> {
 }
 
 impl Collector<'_> {
-    /// Takes one line; tells whether it belongs to the matrix.
+    /// Takes one line; whether it belongs to the matrix.
     fn line(&mut self, line: &Line) -> Result<bool, TopoTextError> {
         let words = tokens(&line.text);
         let labels = self.labels(&words);

@@ -122,7 +122,7 @@ fn drop_gpu_memory_nodes(node: &mut Node, warnings: &mut Vec<TextWarning>) {
     }
 }
 
-/// The NUMA nodes whose CPUs the text tells: those of GPUs with one NUMA node.
+/// The NUMA nodes whose CPUs the text shows: those of GPUs with one NUMA node.
 /// Nodes with contradicting CPUs are left out, and so are nodes of unknown
 /// CPUs (an empty set would say that they have none). The GPUs' own memory
 /// nodes have none.

@@ -2,7 +2,7 @@
 
 use gpubind_core::node::Link;
 
-/// Why a text holds no usable matrix.
+/// Why a text has no usable matrix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TopoTextError {
     /// No line names GPU columns.
@@ -170,7 +170,7 @@ pub enum TextWarning {
         /// Names of the GPUs.
         gpus: String,
     },
-    /// A row's affinity cells could not be told apart or are no lists.
+    /// A row's affinity cells could not be separated or are no lists.
     #[error("line {line}, row {row}: {reason}; its CPU and NUMA cells are left out")]
     AffinityLeftOut {
         /// Line of the row.
@@ -191,7 +191,7 @@ pub enum TextWarning {
         column: String,
     },
     /// The two directions of a pair differ.
-    #[error("{a} to {b} is {there}, but {b} to {a} is {back}; the worse one counts")]
+    #[error("{a} to {b} is {there}, but {b} to {a} is {back}; the worse one is used")]
     Asymmetric {
         /// First device.
         a: String,

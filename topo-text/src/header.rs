@@ -174,7 +174,7 @@ fn read(text: &str, line: usize) -> Option<Header> {
 }
 
 impl Header {
-    /// Reads one device name at the front of a word and tells what follows.
+    /// Reads one device name at the front of a word and what follows.
     fn read_device<'t>(&mut self, word: &'t str) -> Option<&'t str> {
         if let Some((name, number, rest)) = gpu_name(word) {
             if self.devices.len() > self.gpus.len() {

@@ -7,7 +7,7 @@ use super::cells::tokens;
 use super::clean::Line;
 
 /// The device names that a NIC legend gives: `NIC0: mlx5_0`, one or several in
-/// a line. The first one counts where a name is there twice.
+/// a line. The first one is taken where a name is there twice.
 pub(super) fn nic_names(lines: &[Line]) -> HashMap<String, String> {
     let mut names = HashMap::new();
     for line in lines {

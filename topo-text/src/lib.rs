@@ -1,7 +1,7 @@
 //! Reads pasted `nvidia-smi topo -m` and `topo -mp` text.
 //!
 //! People paste this table through terminals, mail, Markdown and comments, so
-//! the reader trusts words and not positions: link words can be told from CPU
+//! the reader trusts words and not positions: link words look unlike CPU
 //! lists and labels wherever they stand. Where the text allows two readings
 //! that differ in the matrix it refuses, with line and cell; where only the
 //! affinity columns are in doubt it leaves those out and says so.
@@ -42,7 +42,7 @@ use clean::Line;
 use gpubind_core::node::Node;
 use header::Header;
 
-/// Reads the first GPU matrix in a text, with what the text could not tell.
+/// Reads the first GPU matrix in a text, with what the text leaves open.
 ///
 /// PCI addresses are not in such text: the GPUs get placeholder addresses in
 /// the order of their numbers (see [`gpubind_core::node::PciAddress::placeholder`]).
@@ -77,7 +77,7 @@ pub fn parse(text: &str) -> Result<(Node, Vec<TextWarning>), TopoTextError> {
     Err(first_error.unwrap_or(TopoTextError::NoMatrix))
 }
 
-/// Of two failed attempts the one that got further tells more.
+/// Of two failed attempts the one that got further says more.
 fn worse(first: Option<TopoTextError>, second: TopoTextError) -> TopoTextError {
     match first {
         None | Some(TopoTextError::NoRows { .. }) => second,

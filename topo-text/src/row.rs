@@ -24,7 +24,7 @@ pub(super) struct ReadRow {
 }
 
 /// Reads all rows. Rows of network adapters that are no complete rows are left
-/// out with a warning: the GPUs' rows hold the same links.
+/// out with a warning: the GPUs' rows have the same links.
 pub(super) fn read_all(
     header: &Header,
     body: &Body,

@@ -28,7 +28,7 @@ pub(super) type Tail = Result<Affinity, String>;
 
 /// Reads the words behind a row's links. `glued` is a cell that nothing parts
 /// from the last link; `start` is where the row's text starts in its line, if
-/// columns can be told by their place.
+/// columns can be recognised by their place.
 pub(super) fn read(
     header: &Header,
     glued: Option<&str>,

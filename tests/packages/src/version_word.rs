@@ -1,5 +1,5 @@
 //! The plugin's version word in a Slurm that does not exist: a program that answers
-//! slurm_api_version() as told, loads the plugin as Slurm does, and prints the word.
+//! slurm_api_version() as given, loads the plugin as Slurm does, and prints the word.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -27,7 +27,7 @@ fn lines(ran: &Ran) -> Vec<(&str, &str, &str)> {
 }
 
 /// The checks that are not ok, but for what depends on how clusters are made for
-/// tests: Slurm believes in more CPUs than there are.
+/// tests: slurm.conf has more CPUs than there are.
 fn not_ok(ran: &Ran) -> Vec<(&str, &str)> {
     let expected = [("note", "cpu-binding"), ("note", "placement")];
     let found: Vec<_> = lines(ran)

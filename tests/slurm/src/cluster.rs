@@ -10,7 +10,7 @@ use gpubind_machine::Machine;
 /// The Slurm that this machine has installed.
 pub const HOST: &str = "host";
 
-/// What this variable holds comes before the clusters' names: two checkouts can
+/// The value of this variable comes before the clusters' names: two checkouts can
 /// then run these tests side by side. Slurm's cgroups are named after nodes.
 const PREFIX_VARIABLE: &str = "GPUBIND_TEST_PREFIX";
 
@@ -26,7 +26,7 @@ pub struct Kind {
     pub options: &'static [&'static str],
     /// What is wrong with the machine here: lines for the fixture's `[faults]`.
     pub faults: Option<&'static str>,
-    /// Whether Slurm finds the devices by its AutoDetect (or so it believes, see
+    /// Whether Slurm finds the devices by its AutoDetect (emulated, see
     /// scripts/cluster --help): it then names them by UUID.
     pub detected: bool,
 }
@@ -116,7 +116,7 @@ pub struct Ran {
 pub type Tasks = BTreeMap<u32, BTreeMap<String, String>>;
 
 impl Cluster {
-    /// Starts a cluster with what target/stage holds. `slurm` is what
+    /// Starts a cluster with what is in target/stage. `slurm` is what
     /// `scripts/cluster start --slurm` takes.
     pub fn start(kind: Kind, slurm: &str) -> Cluster {
         let prefix = std::env::var(PREFIX_VARIABLE).unwrap_or_default();
@@ -286,7 +286,7 @@ impl From<Output> for Ran {
 
 /// A machine's devices, as lines of Slurm's fake_gpus.conf: type, CPUs of the node,
 /// the device's own CPUs, links, files, UUID, flags (gres_gpu.c,
-/// _add_fake_gpus_from_file). 26.05 names devices by UUID if told so, earlier
+/// _add_fake_gpus_from_file). 26.05 names devices by UUID if configured so, earlier
 /// releases always, and do not know that flag.
 fn fake_gpus(node: &Node) -> Vec<String> {
     let cpus = node.numa.iter().map(|numa| numa.cpus.count()).sum::<usize>().max(16);

@@ -21,7 +21,7 @@ fn bound(cluster: &Cluster, options: &[&str]) -> Tasks {
     tasks_of(&ran.stdout)
 }
 
-/// Checks what holds for every step: all tasks have made the same plan, and where
+/// Checks what is true for every step: all tasks have made the same plan, and where
 /// a task has one CPU, its GPU is at that CPU.
 fn check(tasks: &Tasks, options: &[&str]) {
     let lists = each(tasks, "CUDA_VISIBLE_DEVICES");

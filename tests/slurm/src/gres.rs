@@ -84,7 +84,7 @@ fn check(cluster: &Cluster, options: &[&str], gpus: &[usize], tasks: &Tasks) {
         let here: Vec<_> =
             tasks.values().filter(|env| env.get("GPUBIND_GPU_UUID") == Some(uuid)).collect();
         assert_eq!(here.len(), tasks.len() / gpus.len(), "{options:?}: tasks on GPU {gpu}");
-        // What CUDA counts: the GPUs that the process can open, in PCI order.
+        // What CUDA numbers: the GPUs that the process can open, in PCI order.
         let number = match constrained {
             true => gpus.iter().filter(|other| *other < gpu).count(),
             false => *gpu,
@@ -128,7 +128,7 @@ fn gres_conf_backwards_and_with_types(cluster: &Cluster) {
     ] {
         gets(cluster, &[&["-N1", "--gpu-bind=spank"], ask].concat(), gpus);
     }
-    // Nearness is about PCI addresses, whatever gres.conf counts.
+    // Nearness is about PCI addresses, whatever order gres.conf has.
     let options = ["-n2", "--gpus-per-node=8", "--cpu-bind=map_cpu:1,0", "--gpubind=single"];
     assert_eq!(each(&step(cluster, &options).0, "GPUBIND_NUMA_NODE"), ["1", "0"]);
 }

@@ -77,7 +77,7 @@ fn seen(tasks: &Tasks) -> Vec<usize> {
 }
 
 fn components_have_requests_of_their_own(cluster: &Cluster) {
-    // With one task on the node, Slurm itself tells the step nothing of its binding.
+    // With one task on the node, Slurm itself shows the step nothing of its binding.
     for (first, second, sees) in [("2", "2", vec![2, 2, 4, 4]), ("4", "1", vec![1, 1, 1, 1, 4])] {
         let step = ["-n", first, "--gpu-bind=spank", "env", ":"];
         let step = [&step[..], &["-n", second, "--gpu-bind=spank:first", "env"]].concat();

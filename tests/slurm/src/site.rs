@@ -73,7 +73,7 @@ fn the_site_binds_steps_that_nobody_asked_for(cluster: &Cluster) {
     assert_eq!(sorted(&tasks, "CUDA_VISIBLE_DEVICES"), numbers);
     assert_eq!(sorted(&tasks, "GPUBIND_GPU_INDEX"), numbers);
     assert_eq!(ours(&stderr), [""; 0]);
-    // Nobody asked for ranks, and nothing of gpubind's travels on.
+    // Nobody asked for ranks, and nothing of gpubind's is handed on.
     for name in ["RANK", "LOCAL_RANK", "SLURM_GPUBIND", "SLURM_GPUBIND_COMPONENTS"] {
         assert_eq!(each(&tasks, name), ["-"; 8], "{name}");
     }
@@ -248,7 +248,7 @@ fn a_broken_site_file_stops_no_job(cluster: &Cluster) {
     assert!(lines[0].contains("warning: ignoring /"), "{stderr}");
     assert!(lines[0].contains(said), "{stderr}");
     assert_eq!(errors() - before, 1, "one line in slurmd's log");
-    // Who asks is served, and told as well; who does not want to know is not.
+    // Who asks is served, and warned as well; who has switched warnings off is not.
     let (tasks, stderr) = cluster.tasks(&[&EIGHT[..], &["--gpu-bind=spank:strict"]].concat());
     assert!(each(&tasks, "GPUBIND_GPU_UUID").iter().all(|uuid| *uuid != "-"));
     assert_eq!(ours(&stderr).len(), 1, "{stderr}");

@@ -273,7 +273,7 @@ fn report_check_finds_what_is_wrong(cluster: &Cluster) {
 }
 
 /// By a process of its own: what this one had open for writing, a child might still
-/// hold when the script is to be run.
+/// be there when the script is to be run.
 fn write_script(file: &std::path::Path, text: &str) {
     let write = format!("printf %s \"$1\" >'{0}' && chmod 755 '{0}'", file.display());
     let done = std::process::Command::new("sh").args(["-c", &write, "sh", text]).status();

@@ -39,7 +39,7 @@ fn slurmd_has_the_node_read(cluster: &Cluster) {
     let before = cluster.log().matches(probed).count();
     cluster.tasks(&bound);
     assert_eq!(cluster.log().matches(probed).count(), before, "the step took the snapshot");
-    // A snapshot that another than root can write is not believed.
+    // A snapshot that somebody besides root can write is ignored.
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
     cluster.tasks(&bound);
     let log = cluster.log();
@@ -87,7 +87,7 @@ fn a_lost_gpu_hides_no_other(cluster: &Cluster) {
     assert_eq!(sides, ["0", "0", "0", "1", "1", "1", "1"]);
     found.sort_unstable();
     assert_eq!(found, ["0", "1", "3", "4", "5", "6", "7"]);
-    // Whether CUDA counts the lost one is not known, so numbers would be a guess.
+    // Whether CUDA numbers the lost one is not known, so numbers would be a guess.
     let uuids = cluster.uuids();
     for env in tasks.values() {
         let index: usize = env["GPUBIND_GPU_INDEX"].parse().unwrap();

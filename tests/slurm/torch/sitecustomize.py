@@ -1,6 +1,6 @@
 """Debian's PyTorch is built without libuv, but asks for it by default.
 
-USE_LIBUV=0 is not heard everywhere in torchrun and its workers; so no store of this
+USE_LIBUV=0 is not read everywhere in torchrun and its workers; so no store of this
 process asks for it. Python runs this file at its start, where PYTHONPATH names its folder.
 """
 
