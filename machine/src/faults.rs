@@ -18,15 +18,12 @@ pub struct Faults {
 /// A fault of one function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallFault {
-    /// The function.
     pub name: String,
     /// Only for this GPU, by position; `None` for every call.
     pub gpu: Option<usize>,
     /// Answer this code instead of doing the work.
     pub code: Option<u32>,
-    /// Wait before answering.
     pub delay: Duration,
-    /// Never answer.
     pub hang: bool,
     /// End the process, as a crash in the driver's library would.
     pub crash: bool,

@@ -16,7 +16,6 @@ pub struct Machine {
     pub description: String,
     /// Where the description comes from.
     pub source: String,
-    /// NVIDIA driver version.
     pub driver: String,
     /// Highest CUDA version of the driver, major and minor.
     pub cuda: (u32, u32),
@@ -34,20 +33,17 @@ pub struct Machine {
     pub nics: Vec<MachineNic>,
     /// NVSwitches that the host sees as PCI devices.
     pub nvswitches: Vec<PciAddress>,
-    /// What does not work.
     pub faults: Faults,
 }
 
 /// One GPU of a [`Machine`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineGpu {
-    /// PCI address.
     pub pci: PciAddress,
     /// N of /dev/nvidiaN.
     pub minor: u32,
     /// `GPU-` and the UUID.
     pub uuid: String,
-    /// Product name.
     pub name: String,
     /// Where it sits: its NUMA nodes, memory-only ones included, and its PCIe path.
     pub place: Place,
@@ -55,17 +51,13 @@ pub struct MachineGpu {
     pub cpus: Option<IdSet>,
     /// The NUMA node that is the GPU's own memory.
     pub gpu_numa_id: Option<u32>,
-    /// Persistence mode.
     pub persistence: bool,
     /// CUDA compute capability, where described.
     pub compute: Option<(u32, u32)>,
     /// MIG; `None` where the GPU cannot do it.
     pub mig: Option<MachineMig>,
-    /// NVLinks by link number.
     pub nvlinks: Vec<NvLink>,
 }
-
-/// MIG of one GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineMig {
     /// Whether MIG mode is on.
@@ -77,11 +69,8 @@ pub struct MachineMig {
 /// One network adapter of a [`Machine`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineNic {
-    /// Device name.
     pub name: String,
-    /// PCI address.
     pub pci: Option<PciAddress>,
-    /// Where it sits.
     pub place: Place,
 }
 

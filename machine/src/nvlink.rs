@@ -5,7 +5,6 @@ use gpubind_core::node::PciAddress;
 /// One NVLink of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NvLink {
-    /// Where it ends.
     pub far: FarEnd,
     /// Whether it works; a link that ends nowhere does not.
     pub up: bool,
@@ -16,7 +15,6 @@ pub struct NvLink {
 pub enum FarEnd {
     /// At link `link` of another GPU, by position.
     Gpu {
-        /// The other GPU.
         gpu: usize,
         /// The other GPU's link number.
         link: usize,

@@ -79,8 +79,6 @@ impl Fake {
         self.folder.path().join("nvml/libnvidia-ml.so.1")
     }
 }
-
-/// Where the fixtures are.
 pub fn machines() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/machines")
 }

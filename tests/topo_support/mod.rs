@@ -31,7 +31,6 @@ pub enum Style {
     Spaces,
     /// Two blanks between cells, nothing aligned.
     Narrow,
-    /// A Markdown table.
     Markdown,
 }
 
@@ -62,8 +61,6 @@ pub fn table() -> impl Strategy<Value = Table> {
         },
     )
 }
-
-/// All styles.
 pub fn style() -> impl Strategy<Value = Style> {
     prop_oneof![Just(Style::Tabs), Just(Style::Spaces), Just(Style::Narrow), Just(Style::Markdown)]
 }

@@ -27,9 +27,7 @@ pub(super) struct Row {
 /// What one line has of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Piece {
-    /// The text.
     pub text: String,
-    /// Number of the line.
     pub line: usize,
     /// How many columns the whole line takes on a terminal.
     pub width: usize,

@@ -9,7 +9,6 @@ const MAX_NVLINKS: u32 = 36;
 /// A word of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Token<'a> {
-    /// The word.
     pub text: &'a str,
     /// Where it starts, in characters.
     pub column: usize,

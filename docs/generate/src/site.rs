@@ -28,8 +28,6 @@ const TAIL: &str = r#".SH SEE ALSO
 .BR spank_gpubind (8),
 .BR plugstack.conf (5)
 "#;
-
-/// The page.
 pub fn page(version: &str) -> String {
     let mut page = format!(".TH gpubind.toml 5 \"\" \"gpubind {version}\" gpubind\n{HEAD}");
     page += &paragraphs(introduction());

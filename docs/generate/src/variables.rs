@@ -15,8 +15,6 @@ Every variable that gpubind reads or writes. Made by
 and find names anywhere else in the code. *Plugin* is the SPANK plugin, *shim* the worker
 shim, *program* the `gpubind` program.
 ";
-
-/// The page.
 pub fn page() -> String {
     let mut page = HEAD.to_owned();
     let mut group = "";

@@ -28,8 +28,6 @@ fn main() -> ExitCode {
     });
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
-
-/// The checkout.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }

@@ -309,8 +309,6 @@ fn fake_gpus(node: &Node) -> Vec<String> {
     }
     lines
 }
-
-/// The checkout.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
