@@ -8,7 +8,7 @@ use crate::trial::{Test, tests};
 pub const TESTS: &[Test] = tests! {
     [OPEN, CONSTRAINED]: check_finds_all_well;
     [LOST, HANGING, PLAIN]: check_names_what_is_wrong;
-    [OPEN]: check_asks_slurm_whether_it_loads_the_plugin;
+    [OPEN]: check_asks_slurm_whether_it_loads_the_plugin, check_refuses_gres_conf_as_slurmd_does;
 };
 
 /// Level and text of each check, in the order of the output.
@@ -104,5 +104,59 @@ fn check_asks_slurm_whether_it_loads_the_plugin(cluster: &Cluster) {
     assert!(text.contains("does not offer --gpubind: "), "{text}");
     assert!(text.contains("spank_gpubind.so"), "Slurm's own message: {text}");
     assert_eq!(ran.code, Some(2));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// slurmd itself says what it makes of a gres.conf (`slurmd -G`).
+fn check_refuses_gres_conf_as_slurmd_does(cluster: &Cluster) {
+    let folder = cluster.folder().join("check-gres");
+    std::fs::create_dir_all(&folder).unwrap();
+    let etc = cluster.folder().join("etc");
+    let slurm = std::fs::read_to_string(etc.join("slurm.conf")).unwrap();
+    let gres = std::fs::read_to_string(etc.join("gres.conf")).unwrap();
+    let files: Vec<&str> = gres.lines().filter_map(|line| line.split("File=").nth(1)).collect();
+    let (conf, node, program) = (folder.join("slurm.conf"), cluster.node(0), cluster.program());
+    let conf = conf.to_str().unwrap();
+    let of_all = |more: &str| -> String {
+        files.iter().map(|file| format!("Name=gpu{more} File={file}\n")).collect()
+    };
+    let plain = of_all("");
+    // gres.conf, slurm.conf's GPUs, which check says no, how many GPUs slurmd takes.
+    for (text, given, check, taken) in [
+        (plain.clone(), "gpu:8", None, Some(8)),
+        (format!("{plain}Shared=no\n"), "gpu:8", Some("gres-conf"), None),
+        (plain.replace("Name=gpu", "Name=gpu Shared=no"), "gpu:8", Some("gres-conf"), None),
+        ("Name=gpu\nName=gpu\n".to_owned(), "gpu:8", Some("gres-conf"), None),
+        (format!("{plain}Name=gpu Count=1\n"), "gpu:8", Some("gres-conf"), None),
+        (format!("{plain}Name=gpu Type=a File={}\n", files[0]), "gpu:8", Some("gres-conf"), None),
+        (format!("Name=gpu Count=2 File={}\n", files[0]), "gpu:8", Some("gres-conf"), None),
+        (format!("Type=a Name=gpu File={}\n", files[0]), "gpu:8", Some("gres-conf"), None),
+        (format!("NodeName=other Colour=red\n{plain}"), "gpu:8", Some("gres-conf"), None),
+        (format!("{plain}Name=gpu some words\n"), "gpu:8", Some("gres-conf"), None),
+        (of_all(" Type=h100"), "gpu:h100:8", None, Some(8)),
+        (of_all(" Type=h100"), "gpu:8", None, Some(8)),
+        (of_all(" Type=a100"), "gpu:h100:8", Some("gres-types"), Some(0)),
+        (plain.clone(), "gpu:h100:8", Some("gres-types"), Some(0)),
+        (of_all(" Type=h100"), "gpu:h100:4,gpu:4", Some("gres-types"), None),
+        // Taken, but srun finds no such GPU.
+        (of_all(" Type=H100"), "gpu:h100:8", Some("gres-types"), Some(8)),
+    ] {
+        std::fs::write(folder.join("gres.conf"), &text).unwrap();
+        std::fs::write(conf, slurm.replace("Gres=gpu:8", &format!("Gres={given}"))).unwrap();
+        let listed = cluster.run(&["timeout", "20", "slurmd", "-G", "-N", &node, "-f", conf]);
+        let said = format!("{given}\n{text}{}{}", listed.stdout, listed.stderr);
+        let is_gpu = |line: &&str| line.contains("Gres Name=gpu ") && line.contains("File=/");
+        let lines = listed.stdout.lines().chain(listed.stderr.lines());
+        let found = (listed.code == Some(0)).then(|| lines.filter(is_gpu).count());
+        assert_eq!(found, taken, "{said}");
+        let ran = cluster.run(&[program.to_str().unwrap(), "check", "--slurm-conf", conf]);
+        let broken: Vec<&str> = self::lines(&ran)
+            .iter()
+            .filter(|(level, check, _)| *level == "broken" && check.starts_with("gres-"))
+            .map(|(_, check, _)| *check)
+            .collect();
+        // What slurmd refuses may be wrong in other ways, too.
+        assert_eq!(broken.first().copied(), check, "{said}\n{}", ran.stdout);
+    }
     std::fs::remove_dir_all(&folder).unwrap();
 }
