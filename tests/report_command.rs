@@ -133,7 +133,7 @@ fn the_json_has_all_and_null_for_what_is_not_known() {
         ("local_size", 4.into()),
         ("rank_from", "Slurm".into()),
         ("visible", "6,3".into()),
-        ("given", Value::Null),
+        ("assigned", Value::Null),
         ("why", "because".into()),
         ("peers", serde_json::json!({"count": 1, "reachable": 1})),
     ] {
@@ -283,18 +283,189 @@ fn gpus_that_cannot_be_reached_and_lists_that_name_none_are_told() {
         assert!(text(&output.stderr).contains(wrong[0].as_str().unwrap()));
         wrong[0].as_str().unwrap().to_owned()
     };
-    assert!(failed("8").ends_with("names no GPU of this process's"));
-    assert!(failed("").ends_with("names no GPU of this process's"));
+    assert!(failed("8").ends_with("names no GPU that this process can reach"));
+    assert!(failed("").ends_with("names no GPU that this process can reach"));
     assert!(failed("1,9,2").contains("entry 2 names no GPU that works, so CUDA shows 1 of 3"));
     fs::remove_file(fake.roots().dev().join("nvidia2")).unwrap();
     assert!(failed(uuid).starts_with("GPU 2 is not reachable: "), "{}", failed(uuid));
-    assert!(failed("7").ends_with("names no GPU of this process's"), "seven are left");
+    assert!(failed("7").ends_with("names no GPU that this process can reach"), "seven are left");
     // A number that gpubind has set, before its GPU went: now it is another one's.
     let env = [("CUDA_VISIBLE_DEVICES", "2"), ("GPUBIND_VISIBLE", "2"), ("GPUBIND_GPU_UUID", uuid)];
     let output = report(&fake, &env, &["--check"]);
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
-    assert!(said.contains(&format!("has given {uuid}, but")), "{said}");
+    assert!(said.contains(&format!("has assigned {uuid}, but")), "{said}");
+}
+
+/// What `--check` finds wrong with a process that has these variables.
+fn findings(fake: &Fake, env: &[(&str, &str)]) -> Vec<String> {
+    let output = report(fake, env, &["--check", "--json"]);
+    let wrong = json(&output)["check"]["wrong"].as_array().unwrap().clone();
+    let code = if wrong.is_empty() { 0 } else { 1 };
+    assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+    wrong.iter().map(|finding| finding.as_str().unwrap().to_owned()).collect()
+}
+
+/// A step's only task on its node, with these variables more.
+fn task<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    let task = [
+        ("SLURM_JOB_ID", "7"),
+        ("SLURM_STEP_ID", "0"),
+        ("SLURM_LOCALID", "0"),
+        ("SLURM_PROCID", "0"),
+        ("SLURM_NODEID", "0"),
+        ("SLURM_STEP_TASKS_PER_NODE", "1"),
+        ("SLURM_STEP_NUM_TASKS", "1"),
+        ("SLURMD_NODENAME", "n1"),
+    ];
+    [&task[..], more].concat()
+}
+
+#[test]
+fn a_task_that_asked_for_gpubind_and_was_not_bound_is_told() {
+    let fake = machine("two-cpu");
+    let gpus = [("SLURM_STEP_GPUS", "0,1"), ("CUDA_VISIBLE_DEVICES", "0,1")];
+    let asked = |request| task(&[&gpus[..], &[("SLURM_GPUBIND", request)]].concat());
+    let found = findings(&fake, &asked("auto"));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("gpubind was asked for (SLURM_GPUBIND=auto), but has not bound"));
+    // Nobody asked, it was switched off, it has bound, or Slurm has.
+    assert_eq!(findings(&fake, &asked("off")), [""; 0]);
+    assert_eq!(findings(&fake, &asked("")), [""; 0]);
+    let bound = [asked("auto"), vec![("GPUBIND_VISIBLE", "0,1")]].concat();
+    assert_eq!(findings(&fake, &bound), [""; 0]);
+    let by_slurm = [asked("auto"), vec![("SLURM_GPUS_ON_NODE", "8")]].concat();
+    assert_eq!(findings(&fake, &by_slurm), [""; 0]);
+    let no_gpus = task(&[("SLURM_GPUBIND", "auto"), ("CUDA_VISIBLE_DEVICES", "3")]);
+    assert_eq!(findings(&fake, &no_gpus), [""; 0]);
+}
+
+#[test]
+fn an_environment_that_was_emptied_in_a_step_is_told() {
+    let fake = machine("two-cpu");
+    // A step's process, as its name tells.
+    let slurmstepd = fake.path().join("slurmstepd");
+    fs::copy("/bin/sh", &slurmstepd).unwrap();
+    let check = |env: &[(&str, &str)]| {
+        let script = format!("{PROGRAM} report --check; exit $?");
+        let mut command = Command::new(&slurmstepd);
+        command.args(["-c", &script]).env_clear().envs(env.iter().copied());
+        command.env("GPUBIND_FSROOT", fake.path()).env("GPUBIND_NVML", fake.library());
+        command.output().unwrap()
+    };
+    let output = check(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("is in a step of Slurm's, but has none of its variables"), "{said}");
+    let output = check(&task(&[("CUDA_VISIBLE_DEVICES", "3")]));
+    assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(0), ""));
+}
+
+#[test]
+fn lists_that_cuda_reads_otherwise_and_local_ranks_without_a_gpu_are_told() {
+    let fake = machine("two-cpu");
+    let found = findings(&fake, &[("CUDA_VISIBLE_DEVICES", "0,1,2,3,0")]);
+    let twice = "CUDA_VISIBLE_DEVICES=\"0,1,2,3,0\" has the entry 0 twice, so CUDA shows no GPU";
+    assert_eq!(found, [twice]);
+    let unset = task(&[("SLURM_STEP_GPUS", "2,3")]);
+    let sees = "CUDA_VISIBLE_DEVICES is unset: the process sees 8 GPUs, but the step has 2";
+    assert_eq!(findings(&fake, &unset), [sees]);
+    // As pyxis's hook for PyTorch sets it, over gpubind's 0.
+    let bound = [
+        ("CUDA_VISIBLE_DEVICES", "3"),
+        ("GPUBIND_VISIBLE", "3"),
+        ("LOCAL_RANK", "3"),
+        ("LOCAL_WORLD_SIZE", "4"),
+    ];
+    let found = findings(&fake, &[&bound[..], &[("SLURMD_NODENAME", "pyxis")]].concat());
+    let none = "LOCAL_RANK=3 names none of the 1 GPU that the process sees";
+    assert!(found.iter().any(|finding| finding.starts_with(none)), "{found:?}");
+    // They are Slurm's numbers, so nobody waits for workers that do not exist.
+    let env = [
+        ("SLURM_LOCALID", "3"),
+        ("SLURM_PROCID", "3"),
+        ("SLURM_STEP_NUM_TASKS", "4"),
+        ("SLURM_STEP_TASKS_PER_NODE", "4"),
+        ("RANK", "3"),
+        ("WORLD_SIZE", "4"),
+    ];
+    let env = [&task(&bound)[..], &env].concat();
+    let found = json(&report(&fake, &env, &["--check", "--json", "--wait=1"]));
+    assert_eq!(found["rank_from"], "Slurm");
+    assert_eq!(found["check"]["no_reply"], serde_json::json!([0, 1, 2]), "in a step of 4");
+    let kept = [&bound[..], &[("SLURM_GPUBIND", "local-rank=keep")]].concat();
+    let kept = findings(&fake, &kept);
+    assert!(!kept.iter().any(|finding| finding.starts_with("LOCAL_RANK")), "{kept:?}");
+}
+
+#[test]
+fn peers_behind_a_device_cgroup_are_told_with_the_way_out() {
+    let fake = machine("two-cpu");
+    for gpu in [0, 1, 4, 5, 6, 7] {
+        fs::remove_file(fake.roots().dev().join(format!("nvidia{gpu}"))).unwrap();
+    }
+    let env = |step| task(&[("SLURM_GPUS_ON_NODE", step), ("CUDA_VISIBLE_DEVICES", "0")]);
+    assert_eq!(findings(&fake, &env("2")), [""; 0], "both are in reach");
+    fs::remove_file(fake.roots().dev().join("nvidia3")).unwrap();
+    let found = findings(&fake, &env("2"));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].starts_with("this process can reach 0 of the step's 1 other GPUs"));
+    assert!(found[0].ends_with("--gpu-bind=spank keeps them in reach"), "{found:?}");
+}
+
+#[test]
+fn ranks_that_were_moved_to_other_cpus_are_told() {
+    let fake = machine("two-cpu");
+    // CPU 0 is next to GPUs 0 to 3, CPU 1 to the others.
+    let moved = |to: &str| {
+        let words = ["-c", "0", PROGRAM, "exec", "--mode=single", "--", "taskset", "-c", to];
+        let mut command = Command::new("taskset");
+        command.args(words).args([PROGRAM, "report", "--check"]);
+        command.env_clear().env("PATH", "/usr/bin:/bin").env("GPUBIND_FSROOT", fake.path());
+        command.env("GPUBIND_NVML", fake.library()).output().unwrap()
+    };
+    assert_eq!(moved("0").status.code(), Some(0));
+    let output = moved("1");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let was = "GPU 0 was local to this rank's CPUs when gpubind chose it, but is remote to those that it has now (1)";
+    assert!(said.contains(was), "{said}");
+}
+
+#[test]
+fn ranks_that_are_crowded_on_the_same_cpus_are_told() {
+    let fake = machine("two-cpu");
+    let outputs = workers(&fake, "apart", 2, |_| CHECKED.to_vec());
+    assert!(outputs.iter().all(|output| output.status.success()), "both have two CPUs");
+    let on_one = || [&["exec", "--", "taskset", "-c", "0"], &CHECKED[2..]].concat();
+    let outputs = workers(&fake, "crowded", 2, |_| on_one());
+    for (rank, output) in outputs.iter().enumerate() {
+        let said = text(&output.stderr);
+        let other = 1 - rank;
+        let crowd = format!("its CPUs 0 are those of rank {other}, too: 2 ranks on 1 CPU, though");
+        assert!(said.contains(&crowd), "{said}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+    // Four ranks on two CPUs: there are no more.
+    let outputs = workers(&fake, "few", 4, |_| CHECKED.to_vec());
+    assert!(outputs.iter().all(|output| output.status.success()));
+}
+
+#[test]
+fn in_mode_ordered_the_line_shows_the_rank_s_own_gpu() {
+    let fake = machine("two-cpu");
+    let node = fake.machine.to_node();
+    let env = [
+        ("CUDA_VISIBLE_DEVICES", "0,1,4,5"),
+        ("GPUBIND_VISIBLE", "0,1,4,5"),
+        ("GPUBIND_GPU_UUID", node.gpus[4].uuid.known().unwrap()),
+    ];
+    let line = text(&report(&fake, &env, &[]).stdout);
+    assert!(line.contains("  4 of 4  "), "{line}");
+    assert!(line.contains(&node.gpus[4].pci.known().unwrap().to_string()), "{line}");
+    let found = json(&report(&fake, &env, &["--json"]));
+    let own = found["devices"].as_array().unwrap().iter().map(|device| device["own"].as_bool());
+    assert_eq!(own.collect::<Vec<_>>(), [false, false, true, false].map(Some));
 }
 
 #[test]

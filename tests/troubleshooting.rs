@@ -22,8 +22,12 @@ const MARKS: [&str; 8] = [
 
 /// Files whose other texts are shown as well, by way of a value: what `report --check`
 /// finds, why NVML fails, and notes for slurmd's debug log.
-const ALL_TEXTS: [&str; 3] =
-    ["src/cli/report/check.rs", "core/src/step/allocation.rs", "src/nvml/mod.rs"];
+const ALL_TEXTS: [&str; 4] = [
+    "src/cli/report/alone.rs",
+    "src/cli/report/check.rs",
+    "core/src/step/allocation.rs",
+    "src/nvml/mod.rs",
+];
 
 /// Files with many similar messages, and what the one row says that stands for all.
 const GROUPS: [(&str, &str); 8] = [
@@ -76,7 +80,7 @@ fn messages() -> Vec<Message> {
             .flat_map(|line| [line, "\n"])
             .collect();
         let more: &[&str] = match ALL_TEXTS.contains(&file.as_str()) {
-            true => &["format!(", "push(", "=> ", "Err("],
+            true => &["format!(", "push(", "=> ", "Err(", "Some(", "then(|| "],
             false => &[],
         };
         for mark in MARKS.iter().chain(more) {

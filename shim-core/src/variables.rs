@@ -188,6 +188,8 @@ variables! {
     "Slurm: GPUs and CPUs" {
         STEP_GPUS = "SLURM_STEP_GPUS", set by "Slurm", read by "plugin, program":
             "the step's GPUs, as gres indices";
+        CPUS_ON_NODE = "SLURM_CPUS_ON_NODE", set by "Slurm", read by "`gpubind report --check`":
+            "how many CPUs the step has on this node";
         GPUS_ON_NODE = "SLURM_GPUS_ON_NODE", set by "Slurm", read by "program":
             "how many GPUs the step has on this node";
         GRES = "SLURM_GRES", set by "user", read by "srun (plugin)":

@@ -19,4 +19,4 @@ pub use rank_info::{
     RankInfo, RankSource, WORKER, is_worker, rank_info, step_gpu_count, task, task_ranks,
 };
 pub use ranks::{Ranks, master_port};
-pub use reach::{Reach, own_cpus, reach};
+pub use reach::{Reach, cpus_of, own_cpus, reach};

@@ -64,6 +64,7 @@ pub fn is_worker(env: Env) -> bool {
 /// by Slurm's, else it is alone.
 pub fn rank_info(env: Env) -> RankInfo {
     let launched = LAUNCHERS.iter().find_map(|launcher| launched(launcher, env));
+    let launched = launched.filter(|found| !is_slurms(found, env));
     launched.or_else(|| task(env)).unwrap_or(RankInfo {
         local_rank: 0,
         local_size: Some(1),
@@ -143,6 +144,21 @@ fn is_gpubinds(env: Env) -> bool {
     ours.split(',').any(|our| our == variables::LOCAL_RANK)
         && same(variables::RANK, variables::PROC_ID)
         && same(variables::WORLD_SIZE, variables::STEP_NUM_TASKS)
+}
+
+/// Whether all that looks like torchrun's numbers is Slurm's own under other names, as
+/// enroot's hook for images of PyTorch writes them (50-slurm-pytorch.sh).
+fn is_slurms(found: &RankInfo, env: Env) -> bool {
+    let RankSource::Launcher(launcher) = found.source else { return false };
+    let Some(task) = task(env).filter(|_| launcher.local_rank == variables::LOCAL_RANK) else {
+        return false;
+    };
+    let is_launched = env(variables::TORCHELASTIC_RUN_ID).is_some() || is_worker(env);
+    let world = env(variables::WORLD_SIZE);
+    !is_launched
+        && (found.local_rank, found.rank) == (task.local_rank, task.rank)
+        && world.is_some()
+        && world == env(variables::STEP_NUM_TASKS)
 }
 
 fn number<N: std::str::FromStr>(env: Env, name: &str) -> Option<N> {
@@ -242,6 +258,25 @@ mod tests {
         assert_eq!(task("9", "19", "0"), (1, Some(3), Some(9), "Slurm".into()));
         let below = (5, None, Some(5), "torchrun".into());
         assert_eq!(task("5", "8", "5"), below, "one torchrun below each task");
+    }
+
+    #[test]
+    fn slurm_s_numbers_under_other_names_are_no_launcher_s() {
+        let task = |more: &[(&'static str, &'static str)]| {
+            let ours = [
+                ("RANK", "9"),
+                ("WORLD_SIZE", "19"),
+                ("LOCAL_RANK", "1"),
+                ("LOCAL_WORLD_SIZE", "3"),
+            ];
+            told(&[more, &ours[..], &TASK].concat())
+        };
+        assert_eq!(task(&[]), (1, Some(3), Some(9), "Slurm".into()));
+        // One torchrun in each task, and a worker of the first.
+        let torchrun = (1, Some(3), Some(9), "torchrun".into());
+        assert_eq!(task(&[("TORCHELASTIC_RUN_ID", "none")]), torchrun);
+        assert_eq!(task(&[("WORLD_SIZE", "57")]), torchrun);
+        assert_eq!(task(&[("RANK", "10")]).3, "torchrun");
     }
 
     #[test]

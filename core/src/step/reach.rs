@@ -48,7 +48,7 @@ pub fn own_cpus() -> IdSet {
 
 /// The CPUs of the process with this id; empty where they cannot be told, also
 /// because there is no such process.
-pub(super) fn cpus_of(process: i32) -> IdSet {
+pub fn cpus_of(process: i32) -> IdSet {
     Pid::from_raw(process).map_or_else(IdSet::default, |process| allowed(Some(process)))
 }
 

@@ -5,10 +5,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::alone::Inspected;
 use super::exchange::exchange;
-use super::gather::{self, Report, is_sharing_wanted};
-use super::peers::{launcher, peer_group};
-use gpubind_core::step::{RankInfo, RankSource, names};
+use super::gather::{Report, is_sharing_wanted};
+use super::peers::{self, peer_group};
+use gpubind_core::node::IdSet;
+use gpubind_core::step::{RankInfo, cpus_of};
+use gpubind_core::variables;
+use gpubind_core::words::count;
 
 /// What is wrong, and who has not answered.
 #[derive(Debug, Default, Serialize)]
@@ -25,6 +29,7 @@ struct Announcement {
     rank: Option<u32>,
     local_rank: usize,
     own: Vec<Own>,
+    cpus: IdSet,
 }
 
 /// A device that a rank has for itself.
@@ -45,10 +50,10 @@ pub fn check(
     time: Duration,
     env: &dyn Fn(&str) -> Option<String>,
 ) -> io::Result<Findings> {
-    let own = own(report, env);
-    let mut findings = Findings { wrong: alone(report, rank_info, &own, env), no_reply: vec![] };
+    let inspected = Inspected { report, rank_info, is_in_step: peers::is_in_step(), env };
+    let mut findings = Findings { wrong: inspected.findings(), no_reply: vec![] };
     let uid = rustix::process::getuid().as_raw();
-    let Some(group) = peer_group(rank_info, uid, || launcher(rank_info), env) else {
+    let Some(group) = peer_group(rank_info, uid, || peers::launcher(rank_info), env) else {
         eprintln!(
             "gpubind: {} does not tell how many ranks this node has; cannot tell whether they \
              share GPUs",
@@ -56,7 +61,14 @@ pub fn check(
         );
         return Ok(findings);
     };
-    let announcement = Announcement { rank: report.rank, local_rank: rank_info.local_rank, own };
+    let own =
+        report.own().map(|own| Own { index: own.device.index, uuid: own.device.uuid.clone() });
+    let announcement = Announcement {
+        rank: report.rank,
+        local_rank: rank_info.local_rank,
+        own: own.collect(),
+        cpus: report.cpus.clone(),
+    };
     let replies = exchange(&group, &serde_json::to_string(&announcement)?, time)?;
     let mut others: Vec<Announcement> = Vec::new();
     for (position, reply) in replies.iter().enumerate().filter(|(at, _)| *at != group.position) {
@@ -68,105 +80,61 @@ pub fn check(
     if !is_sharing_wanted() {
         findings.wrong.extend(shared(&announcement, &others));
     }
+    let available = available_cpus(rank_info, env);
+    if group.size <= available {
+        findings.wrong.extend(crowded(&announcement, &others, available));
+    }
     Ok(findings)
 }
 
-/// The devices that the process is to use, as it tells the others.
-fn own(report: &Report, env: &dyn Fn(&str) -> Option<String>) -> Vec<Own> {
-    let seen = report
-        .devices
-        .iter()
-        .map(|device| Own { index: device.device.index, uuid: device.device.uuid.clone() });
-    let seen: Vec<Own> = seen.collect();
-    gather::own(&seen, |own| own.uuid.clone(), &facts(report, env))
-}
-
-fn facts(report: &Report, env: &dyn Fn(&str) -> Option<String>) -> String {
-    gather::facts(report.given.as_deref(), report.visible.as_deref(), env)
-}
-
-fn is_as_given(report: &Report) -> bool {
-    report.given.is_some() && report.given == report.visible
-}
-
-/// What is wrong with the process, whatever the others have.
-fn alone(
-    report: &Report,
-    rank_info: &RankInfo,
-    own: &[Own],
-    env: &dyn Fn(&str) -> Option<String>,
-) -> Vec<String> {
-    let mut wrong = Vec::new();
-    let list = report.visible.as_deref();
-    let text = list.map_or("unset".to_owned(), |list| format!("\"{list}\""));
-    if let Some(given) = report.given.as_deref().filter(|_| !is_as_given(report)) {
-        if !is_picked(list.unwrap_or_default(), given, rank_info) {
-            wrong.push(format!(
-                "CUDA_VISIBLE_DEVICES is {text}, but gpubind has set \"{given}\": something has \
-                 changed it since, such as a TaskProlog or a script"
-            ));
-        }
-    }
-    if !report.is_known {
-        wrong.push("the node's GPUs are unknown, so the rest cannot be checked".to_owned());
-        return wrong;
-    }
-    let named = list.map_or(report.devices.len(), |list| names(list).count());
-    if report.devices.is_empty() {
-        wrong.push(match list {
-            Some(_) => format!("CUDA_VISIBLE_DEVICES={text} names no GPU of this process's"),
-            None => "this process can reach no GPU".to_owned(),
-        });
-    } else if report.devices.len() < named {
-        let (first, all) = (report.devices.len(), named);
-        wrong.push(format!(
-            "CUDA_VISIBLE_DEVICES={text}: entry {} names no GPU that works, so CUDA shows {first} \
-             of {all}",
-            first + 1
-        ));
-    }
-    for device in report.devices.iter().filter(|device| !device.reachable) {
-        wrong.push(format!(
-            "GPU {} is not reachable: its device file may not be opened (device cgroup, file mode)",
-            device.device.index
-        ));
-    }
-    let facts = facts(report, env);
-    let is_seen = |uuid: &&str| own.iter().any(|own| own.uuid.as_deref() == Some(*uuid));
-    if let Some(uuid) = names(&facts).find(|uuid| !is_seen(uuid)) {
-        wrong.push(format!(
-            "gpubind has given {uuid}, but CUDA_VISIBLE_DEVICES={text} is another GPU here"
-        ));
-    }
-    wrong
-}
-
-/// Whether a launcher has picked these from the list that gpubind gave its task, as
-/// torchrun --virtual-local-rank does.
-fn is_picked(list: &str, given: &str, rank_info: &RankInfo) -> bool {
-    matches!(rank_info.source, RankSource::Launcher(_))
-        && names(list).count() > 0
-        && names(list).all(|name| names(given).any(|given| given == name))
+/// How many CPUs the ranks of this node may use together: those of the process that has
+/// started them, and no more than Slurm gives the job here.
+fn available_cpus(rank_info: &RankInfo, env: &dyn Fn(&str) -> Option<String>) -> usize {
+    let launcher = i32::try_from(peers::launcher(rank_info)).unwrap_or_default();
+    let of_launcher = cpus_of(launcher).count();
+    let of_job = env(variables::CPUS_ON_NODE).and_then(|count| count.parse().ok());
+    of_job.unwrap_or(usize::MAX).min(of_launcher)
 }
 
 /// One sentence for each device that another rank has too.
 fn shared(announcement: &Announcement, others: &[Announcement]) -> Vec<String> {
     let sentence = |own: &Own| {
-        let have = others.iter().filter(|other| other.own.contains(own));
-        let ranks: Vec<String> = have
-            .map(|other| match other.rank {
-                Some(rank) => format!("rank {rank}"),
-                None => format!("local rank {}", other.local_rank),
-            })
-            .collect();
+        let have: Vec<String> =
+            others.iter().filter(|other| other.own.contains(own)).map(name).collect();
         let uuid = own.uuid.as_ref().map_or_else(String::new, |uuid| format!(" ({uuid})"));
-        (!ranks.is_empty()).then(|| {
+        (!have.is_empty()).then(|| {
             format!(
                 "GPU {}{uuid} is shared with {}, and nobody asked for `share`",
                 own.index,
-                ranks.join(", ")
+                have.join(", ")
             )
         })
     };
     announcement.own.iter().filter_map(sentence).collect()
+}
+
+/// Ranks that have fewer CPUs between them than they are.
+fn crowded(
+    announcement: &Announcement,
+    others: &[Announcement],
+    available: usize,
+) -> Option<String> {
+    let cpus = &announcement.cpus;
+    let have: Vec<String> = others.iter().filter(|other| other.cpus == *cpus).map(name).collect();
+    (!cpus.is_empty() && have.len() + 1 > cpus.count()).then(|| {
+        format!(
+            "its CPUs {cpus} are those of {}, too: {} on {}, though there are {available}: a script \
+             or a tool has moved them, such as one that takes LOCAL_RANK for a CPU",
+            have.join(", "),
+            count(have.len() + 1, "rank"),
+            count(cpus.count(), "CPU")
+        )
+    })
+}
+
+fn name(other: &Announcement) -> String {
+    match other.rank {
+        Some(rank) => format!("rank {rank}"),
+        None => format!("local rank {}", other.local_rank),
+    }
 }

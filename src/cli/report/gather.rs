@@ -2,7 +2,7 @@
 
 use std::env;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::cli::device_json::{DeviceJson, MigJson};
 use crate::cli::host::host;
@@ -24,13 +24,13 @@ pub struct Report {
     pub rank_from: String,
     pub visible: Option<String>,
     /// CUDA_VISIBLE_DEVICES as gpubind has set it.
-    pub given: Option<String>,
+    pub assigned: Option<String>,
     pub devices: Vec<DeviceReport>,
     pub peers: Option<Peers>,
     /// Whether the machine is known.
     #[serde(skip)]
     pub is_known: bool,
-    pub cpus: String,
+    pub cpus: IdSet,
     /// Why gpubind gave these devices, as it told the process.
     pub why: Option<String>,
 }
@@ -40,8 +40,11 @@ pub struct DeviceReport {
     #[serde(flatten)]
     pub device: DeviceJson,
     pub mig: Option<MigJson>,
+    /// Whether it is the rank's own, where it sees others too.
+    pub own: bool,
     /// `local`, `partly local`, `remote`, or null.
-    pub locality: Option<String>,
+    #[serde(serialize_with = "known_locality")]
+    pub locality: Locality,
     /// Whether the process may open its device file.
     pub reachable: bool,
 }
@@ -52,6 +55,21 @@ pub struct Peers {
     pub count: usize,
     /// How many of them its device cgroup lets through.
     pub reachable: usize,
+    /// How many GPUs of the machine it may open, but nobody can use.
+    #[serde(skip)]
+    pub unusable: usize,
+}
+
+impl Report {
+    /// The devices that the process is to use.
+    pub fn own(&self) -> impl Iterator<Item = &DeviceReport> {
+        self.devices.iter().filter(|device| device.own)
+    }
+}
+
+fn known_locality<S: Serializer>(locality: &Locality, serializer: S) -> Result<S::Ok, S::Error> {
+    let known = Some(locality).filter(|locality| **locality != Locality::Unknown);
+    known.map(Locality::to_string).serialize(serializer)
 }
 
 /// What is known of the machine.
@@ -67,26 +85,30 @@ pub fn gather(machine: Option<&NodeView>, rank_info: &RankInfo) -> Report {
     let seen = machine.map_or_else(Vec::new, |machine| {
         Allocation::seen(machine.node, machine.reach, visible.as_deref())
     });
-    let describe = |device: &Device| describe(machine?, *device, &cpus);
-    let given = env::var(variables::ASSIGNED_LIST).ok();
-    let own = machine.map_or_else(Vec::new, |machine| {
-        let facts = facts(given.as_deref(), visible.as_deref(), &|name| env::var(name).ok());
-        own(&seen, |device| machine.node.uuid(*device).map(str::to_owned), &facts)
-    });
-    Report {
+    let mut report = Report {
         host: host(),
         rank: rank_info.rank,
         local_rank: rank_info.is_numbered().then_some(rank_info.local_rank),
         local_size: rank_info.local_size,
         rank_from: rank_info.source.to_string(),
-        given,
-        devices: seen.iter().filter_map(describe).collect(),
-        peers: machine.and_then(|machine| peers(machine, &own)),
+        assigned: env::var(variables::ASSIGNED_LIST).ok(),
+        devices: Vec::new(),
+        peers: None,
         is_known: machine.is_some(),
         visible,
-        cpus: cpus.to_string(),
+        cpus: cpus.clone(),
         why: env::var(variables::WHY).ok(),
+    };
+    if let Some(machine) = machine {
+        let uuids = assigned_uuids(&report, &|name| env::var(name).ok());
+        let own = own(&seen, |device| machine.node.uuid(*device).map(str::to_owned), &uuids);
+        report.peers = peers(machine, &own);
+        let described = seen
+            .iter()
+            .filter_map(|device| describe(machine, *device, &cpus, own.contains(device)));
+        report.devices = described.collect();
     }
+    report
 }
 
 /// Whether several ranks on one device are wanted.
@@ -96,33 +118,30 @@ pub fn is_sharing_wanted() -> bool {
         || env::var(variables::SHARING_WANTED).is_ok_and(|on| on == "on")
 }
 
-fn describe(machine: &NodeView, device: Device, cpus: &IdSet) -> Option<DeviceReport> {
+fn describe(machine: &NodeView, device: Device, cpus: &IdSet, own: bool) -> Option<DeviceReport> {
     let gpu = machine.node.gpu(device)?;
-    let locality = Some(Locality::of(cpus, gpu)).filter(|known| *known != Locality::Unknown);
     let (json, mig) = DeviceJson::of(machine.node, device)?;
     Some(DeviceReport {
         device: json,
         mig,
-        locality: locality.map(|locality| locality.to_string()),
+        own,
+        locality: Locality::of(cpus, gpu),
         reachable: machine.reach.gpus.get(device.gpu).copied().unwrap_or(true),
     })
 }
 
-/// The UUIDs that gpubind has given the process for its own; empty where its list is not
+/// The UUIDs that gpubind has assigned to the process; empty where its list is not
 /// gpubind's any more, since they need not be true then.
-pub fn facts(
-    given: Option<&str>,
-    visible: Option<&str>,
-    env: &dyn Fn(&str) -> Option<String>,
-) -> String {
-    let is_as_given = given.is_some() && given == visible;
-    env(variables::GPU_UUID).filter(|_| is_as_given).unwrap_or_default()
+pub fn assigned_uuids(report: &Report, env: &dyn Fn(&str) -> Option<String>) -> String {
+    let is_unchanged = report.assigned.is_some() && report.assigned == report.visible;
+    env(variables::GPU_UUID).filter(|_| is_unchanged).unwrap_or_default()
 }
 
-/// The devices that a process is to use: of those that it sees the ones among `facts`, and
-/// where none is, all.
-pub fn own<D: Clone>(seen: &[D], uuid: impl Fn(&D) -> Option<String>, facts: &str) -> Vec<D> {
-    let is_own = |device: &&D| uuid(device).is_some_and(|uuid| names(facts).any(|own| own == uuid));
+/// The devices that a process is to use: of those that it sees the assigned ones, and where
+/// none is, all.
+fn own<D: Clone>(seen: &[D], uuid: impl Fn(&D) -> Option<String>, assigned: &str) -> Vec<D> {
+    let is_own =
+        |device: &&D| uuid(device).is_some_and(|uuid| names(assigned).any(|own| own == uuid));
     let own: Vec<D> = seen.iter().filter(is_own).cloned().collect();
     if own.is_empty() { seen.to_vec() } else { own }
 }
@@ -138,5 +157,6 @@ fn peers(machine: &NodeView, own: &[Device]) -> Option<Peers> {
     let others = all.iter().filter(|device| !own.contains(device)).count();
     let step = step_gpu_count(&|name| env::var(name).ok());
     let count = step.map_or(others, |step| step.saturating_sub(own.len()));
-    Some(Peers { count, reachable: others.min(count) })
+    let unusable = machine.reach.unusable.iter().filter(|open| **open).count();
+    Some(Peers { count, reachable: others.min(count), unusable })
 }

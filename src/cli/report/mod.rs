@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `gather` | what the process has, as `--json` prints it |
 //! | `table` | the same as a line for people |
-//! | `check` | what is wrong with it |
+//! | `alone` | what is wrong with it, whatever the others have |
+//! | `check` | the same, and what is wrong between the ranks of the node |
 //! | `peers`, `exchange` | which ranks of the node belong together, and how they compare |
 //!
 //! What does *not* live here: what a process should get, which is the plan's.
 
+mod alone;
 mod check;
 mod exchange;
 mod gather;
@@ -34,12 +36,14 @@ use table::{NAMES, columns, row};
 ///
 /// Prints one line. `srun … gpubind report` gives a line for each task, and inside
 /// torchrun or mpirun for each worker. With several GPUs visible, the line shows the
-/// first: the one that a program uses which does not choose. PEERS: how many of the
+/// rank's own by gpubind, else the first: the one that a program uses which does not
+/// choose. PEERS: how many of the
 /// step's other GPUs this process can reach.
 ///
 /// With --check, exits with 1 and a reason if ranks of the step on this node share a GPU
-/// and nobody asked for `share`, if a GPU is not reachable, if CUDA_VISIBLE_DEVICES names
-/// none, or if something has changed it since gpubind set it.
+/// and nobody asked for `share`, if a GPU or a peer is not reachable, if
+/// CUDA_VISIBLE_DEVICES or LOCAL_RANK names none, if gpubind was asked for and has not
+/// bound, or if something has changed the list or moved the rank to other CPUs since.
 #[derive(Debug, clap::Args)]
 pub struct ReportArgs {
     #[command(flatten)]

@@ -70,6 +70,15 @@ pub fn launcher(rank_info: &RankInfo) -> u32 {
     process
 }
 
+/// Whether the process was started by a step of Slurm's, whatever its environment says.
+pub fn is_in_step() -> bool {
+    let ancestors = std::iter::successors(Some(std::process::id()), |process| parent(*process));
+    ancestors.take(MAX_ANCESTORS).any(|process| {
+        let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+        name.trim() == "slurmstepd"
+    })
+}
+
 fn is_same_rank(process: u32, own: &RankInfo) -> bool {
     let Ok(environment) = fs::read(format!("/proc/{process}/environ")) else { return false };
     let environment = String::from_utf8_lossy(&environment);

@@ -1,6 +1,7 @@
 //! The report as one line for people.
 
 use super::gather::{DeviceReport, Report};
+use gpubind_core::bind::Locality;
 use gpubind_core::variables;
 
 const COLUMNS: usize = 12;
@@ -31,7 +32,7 @@ pub fn row(cells: [&str; COLUMNS], last: Option<&str>) -> String {
 /// The cells of a report.
 pub fn columns(report: &Report) -> [String; COLUMNS] {
     let number = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
-    let first = report.devices.first();
+    let first = report.own().next();
     let of_first = |value: &dyn Fn(&DeviceReport) -> Option<String>| {
         first.and_then(value).unwrap_or_else(|| "-".to_owned())
     };
@@ -55,9 +56,11 @@ pub fn columns(report: &Report) -> [String; COLUMNS] {
         // The first group tells GPUs of a node apart; --json has it whole.
         of_first(&|first| Some(first.device.uuid.as_ref()?.chars().take(12).collect())),
         of_first(&|first| first.device.numa.as_ref().map(numa)),
-        report.cpus.clone(),
+        report.cpus.to_string(),
         of_first(&|first| match first.reachable {
-            true => first.locality.clone(),
+            true => Some(first.locality)
+                .filter(|known| *known != Locality::Unknown)
+                .map(|it| it.to_string()),
             false => Some("unreachable".to_owned()),
         }),
         report.visible.clone().unwrap_or_else(|| "(unset)".to_owned()),

@@ -13,7 +13,8 @@ pub const TESTS: &[Test] = tests! {
     [PLAIN, OPEN, CONSTRAINED]: exec_gives_each_worker_one_gpu;
     [OPEN, CONSTRAINED]: report_prints_the_table_of_a_job;
     [OPEN, CONSTRAINED, PLAIN]: report_check_passes_good_steps;
-    [OPEN, CONSTRAINED]: report_check_finds_what_is_wrong;
+    [OPEN, CONSTRAINED]: report_check_finds_what_is_wrong, report_shows_a_rank_s_own_gpu_among_all;
+    [PLAIN]: report_check_finds_a_node_without_the_plugin;
 };
 
 const ONE_NODE: [&str; 2] = ["srun", "-N1"];
@@ -239,7 +240,12 @@ fn report_check_passes_good_steps(cluster: &Cluster) {
     }
     passes(cluster, &["-n2", "--gpus-per-node=8", "--gpu-bind=spank"], &CHECK);
     passes(cluster, &["-n16", "--gpus-per-node=8", "--gpu-bind=spank:share"], &CHECK);
-    passes(cluster, &["-n4", "--gpus-per-task=1"], &CHECK);
+    // Slurm's own binding: its device cgroup, where there is one, hides the peers.
+    let own = ["-n4", "--gpus-per-task=1"];
+    match cluster.kind == CONSTRAINED {
+        false => passes(cluster, &own, &CHECK),
+        true => fails(cluster, &own, &CHECK, 4, "can reach 0 of the step's 3 other GPUs, because"),
+    }
     // Two nodes on one machine do not meet.
     let two = ["srun", "-N2", "--ntasks-per-node=4", "--gpus-per-node=4", "--gpu-bind=spank"];
     let ran = run(cluster, &[&two[..], &CHECK].concat());
@@ -247,15 +253,17 @@ fn report_check_passes_good_steps(cluster: &Cluster) {
     assert_eq!(ran.stdout.lines().count(), 8);
 }
 
+/// So many ranks say this.
+fn fails(cluster: &Cluster, options: &[&str], command: &[&str], ranks: usize, part: &str) {
+    let ran = check(cluster, options, command);
+    assert_eq!(ran.code, Some(1), "{options:?}: {}", ran.stderr);
+    let said = ours(&ran.stderr);
+    let failed = said.iter().filter(|line| line.contains("check failed") && line.contains(part));
+    assert_eq!(failed.count(), ranks, "{options:?} {part}: {}", ran.stderr);
+}
+
 fn report_check_finds_what_is_wrong(cluster: &Cluster) {
-    let fails = |options: &[&str], ranks: usize, part: &str| {
-        let ran = check(cluster, options, &CHECK);
-        assert_eq!(ran.code, Some(1), "{options:?}: {}", ran.stderr);
-        let said = ours(&ran.stderr);
-        let failed =
-            said.iter().filter(|line| line.contains("check failed") && line.contains(part));
-        assert_eq!(failed.count(), ranks, "{options:?}: {}", ran.stderr);
-    };
+    let fails = |options: &[&str], ranks, part| fails(cluster, options, &CHECK, ranks, part);
     let step = ["-n4", "--gpus-per-node=4"];
     fails(&step, 4, "is shared with rank");
     let shared = ["-n8", "--gpus-per-node=4", "--gpu-bind=spank"];
@@ -269,7 +277,56 @@ fn report_check_finds_what_is_wrong(cluster: &Cluster) {
     fails(&changed.concat(), 1, "CUDA_VISIBLE_DEVICES is \"7\", but gpubind has set ");
     let script = "#!/bin/sh\necho export CUDA_VISIBLE_DEVICES=12\n";
     write_script(&cluster.folder().join("prolog.sh"), script);
-    fails(&changed.concat(), 4, "names no GPU of this process's");
+    fails(&changed.concat(), 4, "names no GPU that this process can reach");
+    let eight = ["-n8", "--gpus-per-node=8", "--cpu-bind=map_cpu:0,1,0,1,0,1,0,1"];
+    let eight = [&eight[..], &["--gpu-bind=spank:single"]].concat();
+    passes(cluster, &eight, &CHECK);
+    // A wrapper in the task: ranks 0 to 3 to CPU 0, which half of them had before.
+    let (program, script) = (cluster.program(), "exec taskset -c $((SLURM_LOCALID / 4)) \"$@\"");
+    let wrapped = ["sh", "-c", script, "sh", program.to_str().unwrap(), "report", "--check"];
+    let wrapped = [&wrapped[..], &["--wait=20"]].concat();
+    self::fails(cluster, &eight, &wrapped, 4, "but is remote to those that it has now");
+    let two = ["-n2", "--gpus-per-node=2", "--cpu-bind=map_cpu:0,1", "--gpu-bind=spank:single"];
+    let crowded = [&["taskset", "-c", "0"][..], &CHECK].concat();
+    self::fails(cluster, &two, &crowded, 2, "too: 2 ranks on 1 CPU, though there are ");
+    let list = [&["env", "CUDA_VISIBLE_DEVICES=0,1,0"][..], &CHECK].concat();
+    self::fails(cluster, &two, &list, 2, "has the entry 0 twice, so CUDA shows no GPU");
+    let (root, library) = (cluster.folder().join("root"), "nvml/libnvidia-ml.so.1");
+    let machine = [
+        format!("GPUBIND_FSROOT={}", root.display()),
+        format!("GPUBIND_NVML={}", root.join(library).display()),
+    ];
+    let emptied = [&["env", "-i", &machine[0], &machine[1]][..], &CHECK].concat();
+    self::fails(cluster, &["-n1", "--gpus-per-node=2"], &emptied, 1, "has emptied the environment");
+}
+
+fn report_check_finds_a_node_without_the_plugin(cluster: &Cluster) {
+    let step = ["-n2", "--gpus-per-node=2"];
+    let asked = |request: &str, ranks| {
+        let set = format!("SLURM_GPUBIND={request}");
+        let check = [&["env", &set][..], &CHECK].concat();
+        fails(cluster, &step, &check, ranks, "gpubind was asked for (SLURM_GPUBIND=single)");
+    };
+    asked("single", 2);
+    // Not bound, not asked for: they share, and that is all.
+    fails(cluster, &step, &CHECK, 2, "is shared with rank");
+    fails(cluster, &step, &CHECK, 0, "was asked for");
+}
+
+fn report_shows_a_rank_s_own_gpu_among_all(cluster: &Cluster) {
+    let step = ["-n4", "--gpus-per-node=4", "--cpu-bind=map_cpu:0,1,0,1"];
+    let step = [&step[..], &["--gpu-bind=spank:ordered", "gpubind", "report", "--json"]].concat();
+    let ran = run(cluster, &[&ONE_NODE[..], &step].concat());
+    let own = |line: &str| {
+        let found: Value = serde_json::from_str(line).unwrap();
+        let devices = found["devices"].as_array().unwrap();
+        assert_eq!(devices.len(), 4, "{line}");
+        let own: Vec<&Value> = devices.iter().filter(|device| device["own"] == true).collect();
+        assert_eq!(own.len(), 1, "{line}");
+        own[0]["uuid"].as_str().unwrap().to_owned()
+    };
+    let own: BTreeSet<String> = ran.stdout.lines().map(own).collect();
+    assert_eq!(own.len(), 4, "{}{}", ran.stdout, ran.stderr);
 }
 
 /// By a process of its own: what this one had open for writing, a child might still
