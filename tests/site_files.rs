@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gpubind_core::site::{
-    Effective, JobInfo, KEYS, Origin, PlugstackArgs, Scope, SiteFile, TomlForm,
+    EffectiveSettings, JobInfo, KEYS, Origin, PlugstackArgs, Scope, SiteFile, TomlForm,
 };
 
 fn read(path: &str) -> String {
@@ -35,8 +35,8 @@ fn the_site_file_that_is_installed_says_nothing() {
 fn the_site_file_names_every_key_with_its_built_in_value() {
     let text = uncommented(&read("etc/gpubind.toml"));
     let file = parse(&text);
-    let effective = Effective::new(file.layers(&JobInfo::default()));
-    let built_in = Effective::new([]);
+    let effective = EffectiveSettings::new(file.layers(&JobInfo::default()));
+    let built_in = EffectiveSettings::new([]);
     let mut lines = Vec::new();
     for (value, built_in) in effective.values().iter().zip(built_in.values()) {
         let name = value.key.name;
@@ -59,9 +59,10 @@ fn the_site_file_names_every_key_with_its_built_in_value() {
         let about = text.lines().collect::<Vec<_>>()[..line - 1].join("\n");
         let about = about.rsplit("\n\n").next().unwrap().to_owned();
         assert!(about.contains("Change it"), "{name} has no reason to change it: {about}");
-        if let gpubind_core::site::ValueKind::Word(words) = value.key.kind {
-            assert!(words.iter().all(|word| about.contains(word)), "{name}: {about}");
-        }
+        // What on and off mean goes without saying.
+        let words = value.key.words();
+        let words = if words == ["on", "off"] { Vec::new() } else { words };
+        assert!(words.iter().all(|word| about.contains(word)), "{name}: {about}");
     }
     assert!(lines.is_sorted(), "the file has the table's order");
     assert_eq!(file.partitions().collect::<Vec<_>>(), ["interactive"]);

@@ -10,7 +10,8 @@ use std::process;
 
 use gpubind_core::bind::{Edits, Rank, Shim, edits, leftovers};
 use gpubind_core::node::{IdSet, Node, Roots};
-use gpubind_core::request::{Change, ComponentPosition, propagate, wanted};
+use gpubind_core::request::{Change, ComponentPosition, propagate, step_binding};
+use gpubind_core::site::Settings;
 use gpubind_core::step::{Affinity, Allocation, Ranks, master_port, own_cpus, reach};
 use slurm_spank::SpankHandle;
 
@@ -23,8 +24,8 @@ pub fn bind(spank: &SpankHandle, step: &Step) {
     let local_rank = number(spank.task_id().unwrap_or(0));
     let first = local_rank == 0;
     let ranks = ranks(spank, &env);
-    let wanted = match wanted(step.request.as_deref(), place(spank, &ranks), &env) {
-        Ok(wanted) => wanted,
+    let binding = match step_binding(step.request.as_deref(), place(spank, &ranks), &env) {
+        Ok(binding) => binding,
         Err(error) => {
             // srun has checked it; only a task's own tampering leads here.
             if first {
@@ -36,19 +37,19 @@ pub fn bind(spank: &SpankHandle, step: &Step) {
     if env(variables::COMPONENT_REQUESTS).is_some() {
         if step.request.is_some() {
             // A step inside this one is inside this component.
-            change(spank, &propagate(wanted.to_propagate().as_ref(), &env));
+            change(spank, &propagate(binding.to_propagate().as_ref(), &env));
         }
         change(spank, &[(variables::COMPONENT_REQUESTS.to_owned(), None)]);
     }
     let site = &step.site;
-    if let Some(error) = step.broken.as_ref().filter(|_| first && wanted.may_be_bound()) {
+    if let Some(error) = step.broken.as_ref().filter(|_| first && binding.may_be_bound()) {
         say::user(&format!("warning: {error}"));
     }
-    let settings = match wanted.settings(site) {
+    let settings = match Settings::for_binding(&binding, site) {
         Ok(settings) => settings,
         Err(why) => {
             change(spank, &leftovers(&env));
-            if site.request.verbose && first {
+            if site.request.verbose == Some(true) && first {
                 say::user(&format!("the environment stays as Slurm made it: {why}"));
             }
             return;

@@ -13,8 +13,8 @@ use super::output;
 use crate::slurm::{PlugstackFile, plugstack_path};
 use gpubind_core::request::{Request, RequestError};
 use gpubind_core::site::{
-    Effective, JobInfo, Layer, LoadError, Origin, PlugstackArgs, PlugstackError, TomlForm, Value,
-    load,
+    EffectiveSettings, JobInfo, Layer, LoadError, Origin, PlugstackArgs, PlugstackError, TomlForm,
+    Value, load,
 };
 use gpubind_core::variables;
 
@@ -72,7 +72,7 @@ pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitCode, CommandEr
     let variable = variable().map_err(ConfigError::Variable)?;
     let mut layers = file.as_ref().map_or_else(Vec::new, |file| file.layers(&job));
     layers.extend([&plugstack.layer, &variable]);
-    let effective = Effective::new(layers);
+    let effective = EffectiveSettings::new(layers);
     if args.json {
         let values: Vec<JsonValue> = effective.values().iter().map(JsonValue::new).collect();
         output::pretty_json(&Json { values }, out)?;

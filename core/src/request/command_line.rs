@@ -9,54 +9,22 @@ use std::ffi::{OsStr, OsString};
 
 use crate::node::IdSet;
 
-use super::grammar::{BindText, Mode, Request, RequestError, bind_text};
+use super::binding::{Binding, accepted_by_slurm};
+use super::command::Command;
+use super::grammar::RequestError;
+use super::items::{Mode, Request};
 use super::slurm_options::{Arity, long, short};
-
-/// A Slurm command with options.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
-    /// srun.
-    Srun,
-    /// sbatch.
-    Sbatch,
-    /// salloc.
-    Salloc,
-}
-
-impl Command {
-    /// The command that `argv[0]` names.
-    pub fn from_argv0(argv0: &OsStr) -> Option<Command> {
-        match std::path::Path::new(argv0).file_name()?.to_str()? {
-            "srun" => Some(Command::Srun),
-            "sbatch" => Some(Command::Sbatch),
-            "salloc" => Some(Command::Salloc),
-            _ => None,
-        }
-    }
-}
-
-/// Whose binding the command line asks for; the last option decides, as in Slurm.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Wish {
-    /// It says nothing about binding.
-    #[default]
-    Nothing,
-    /// gpubind, with these items.
-    Ours(Request),
-    /// An explicit other `--gpu-bind` or `--tres-bind`: Slurm's own binding.
-    Slurms,
-}
 
 /// One component of the command line; they stand with a `:` between them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Component {
-    /// Whose binding is asked for.
-    pub wish: Wish,
+    /// Whose binding is asked for; the last option decides, as in Slurm.
+    pub binding: Binding,
     /// The components of a heterogeneous job in which it runs, one after the
     /// other: of srun's `--het-group`, else the one with its own number.
     pub groups: Vec<usize>,
-    /// Whether it asks for parts of GPUs, gres/shard or gres/mps.
-    pub parts: bool,
+    /// Whether it asks for shared GRES, gres/shard or gres/mps.
+    pub shared_gres: bool,
     /// Whether it has an option by which Slurm binds GPUs to tasks of its own accord,
     /// such as `--gpus-per-task`.
     pub binds_implicitly: bool,
@@ -74,7 +42,7 @@ pub struct CommandLine {
 impl CommandLine {
     /// Whether any component says something about binding.
     pub fn says_something(&self) -> bool {
-        self.components.iter().any(|component| component.wish != Wish::Nothing)
+        self.components.iter().any(|component| component.binding != Binding::Unspecified)
     }
 
     /// The component that is being read.
@@ -82,9 +50,9 @@ impl CommandLine {
         self.components.last_mut()
     }
 
-    fn wish(&mut self, wish: Wish) {
+    fn binding(&mut self, binding: Binding) {
         if let Some(component) = self.current() {
-            component.wish = wish;
+            component.binding = binding;
         }
     }
 
@@ -100,8 +68,8 @@ impl CommandLine {
     }
 }
 
-/// A request on the command line, which is to be written in another way.
-struct Found {
+/// An option with a request, which is to be written in another way.
+struct RequestOption {
     /// The component's number.
     component: usize,
     /// The option's position in argv.
@@ -113,15 +81,16 @@ struct Found {
     request: Request,
 }
 
-impl Found {
+impl RequestOption {
     /// The words to put in its place. A `--gpu-bind` that says `none` keeps Slurm
-    /// from binding. Not so for parts of GPUs, which Slurm does not bind anyway:
+    /// from binding. Not so for shared GRES, which Slurm does not bind anyway:
     /// 22.05 then ends the tasks of a step with several on a node by a
     /// segmentation fault (gres.c, gres_g_task_set_env, mixes arguments up). Nor for
     /// `off`: under `none` a task's devices are not what Slurm makes of them by itself.
     fn replacements(&self, components: &[Component]) -> Vec<(usize, String)> {
-        let parts = components.get(self.component).is_some_and(|component| component.parts);
-        let (option, value) = match parts || self.request.mode == Some(Mode::Off) {
+        let shared_gres =
+            components.get(self.component).is_some_and(|component| component.shared_gres);
+        let (option, value) = match shared_gres || self.request.mode == Some(Mode::Off) {
             true => ("--gpubind", self.request.to_string()),
             false => ("--gpu-bind", self.slurm.clone()),
         };
@@ -153,8 +122,8 @@ pub fn read_command_line(
             position += 1;
         } else if let Some(option) = text.strip_prefix("--").filter(|option| !option.is_empty()) {
             let next = argv.get(position + 1);
-            let (words, found) = read_long(command, option, next, is_program, &mut line)?;
-            requests.extend(found.map(|found| Found { position, ..found }));
+            let (words, option) = read_long(command, option, next, is_program, &mut line)?;
+            requests.extend(option.map(|option| RequestOption { position, ..option }));
             position += words;
         } else if text.len() > 1 && text.starts_with('-') && text != "--" {
             position += words_of_short(command, &text[1..]);
@@ -166,9 +135,9 @@ pub fn read_command_line(
             }
         }
     }
-    // Last, because an option that asks for parts may stand behind.
+    // Last, because a --gres may stand behind.
     line.replacements =
-        requests.iter().flat_map(|found| found.replacements(&line.components)).collect();
+        requests.iter().flat_map(|option| option.replacements(&line.components)).collect();
     Ok(line)
 }
 
@@ -180,7 +149,7 @@ fn read_long(
     next: Option<&OsString>,
     is_program: &dyn Fn(&OsStr) -> bool,
     line: &mut CommandLine,
-) -> Result<(usize, Option<Found>), RequestError> {
+) -> Result<(usize, Option<RequestOption>), RequestError> {
     let (name, glued) = match option.split_once('=') {
         Some((name, value)) => (name, Some(value)),
         None => (option, None),
@@ -197,31 +166,31 @@ fn read_long(
         return Ok((words, None));
     };
     let component = line.components.len() - 1;
-    let found = |slurm, request| {
+    let request_option = |slurm, request| {
         let glued = glued.is_some();
-        Ok((words, Some(Found { component, position: 0, glued, slurm, request })))
+        Ok((words, Some(RequestOption { component, position: 0, glued, slurm, request })))
     };
     match name {
-        "gpu-bind" => match bind_text(value)? {
-            BindText::Slurms => line.wish(Wish::Slurms),
-            BindText::Ours { request, slurm } => {
-                line.wish(Wish::Ours(request.clone()));
-                return found(slurm, request);
+        "gpu-bind" => {
+            let binding = Binding::from_gpu_bind(value)?;
+            line.binding(binding.clone());
+            if let Binding::Gpubind(request) = binding {
+                return request_option(accepted_by_slurm(value), request);
             }
-        },
+        }
         // Written as a --gpu-bind, it switches Slurm's implicit binding off as well.
         "gpubind" => {
             let request: Request = value.parse()?;
-            line.wish(Wish::Ours(request.clone()));
+            line.binding(Binding::Gpubind(request.clone()));
             let colon = if value.is_empty() { "" } else { ":" };
-            return found(format!("none,spank{colon}{value}"), request);
+            return request_option(format!("none,spank{colon}{value}"), request);
         }
-        "gres" if is_of_parts(value) => {
+        "gres" if asks_for_shared_gres(value) => {
             if let Some(component) = line.current() {
-                component.parts = true;
+                component.shared_gres = true;
             }
         }
-        "tres-bind" if value.contains("gpu") => line.wish(Wish::Slurms),
+        "tres-bind" if value.contains("gpu") => line.binding(Binding::Slurm),
         "gpus-per-task" | "ntasks-per-gpu" => line.binds_implicitly(),
         "tres-per-task" if value.contains("gpu") => line.binds_implicitly(),
         // The letter g stands for the nearest GPUs.
@@ -236,8 +205,8 @@ fn read_long(
     Ok((words, None))
 }
 
-/// Whether a `--gres` value, such as `gpu:a100:2,gres/shard:4`, asks for parts of GPUs.
-pub(super) fn is_of_parts(value: &str) -> bool {
+/// Whether a `--gres` value, such as `gpu:a100:2,gres/shard:4`, asks for shared GRES.
+pub(super) fn asks_for_shared_gres(value: &str) -> bool {
     let name =
         |gres: &str| gres.trim_start_matches("gres/").split([':', '=']).next().map(str::to_owned);
     value
@@ -286,14 +255,14 @@ mod tests {
         (seen.join(" "), line.components)
     }
 
-    /// The line as Slurm would see it, and the last component's wish.
-    fn read(command: Command, text: &str) -> (String, Wish) {
+    /// The line as Slurm would see it, and the last component's binding.
+    fn read(command: Command, text: &str) -> (String, Binding) {
         let (seen, mut components) = components(command, text);
-        (seen, components.pop().unwrap().wish)
+        (seen, components.pop().unwrap().binding)
     }
 
-    fn ours(items: &str) -> Wish {
-        Wish::Ours(items.parse().unwrap())
+    fn ours(items: &str) -> Binding {
+        Binding::Gpubind(items.parse().unwrap())
     }
 
     #[test]
@@ -327,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_parts_of_gpus_gets_no_binding_of_slurms() {
+    fn who_asks_for_shared_gres_gets_no_binding_of_slurms() {
         for (typed, seen) in [
             ("srun --gres=shard:1 --gpu-bind=spank:first prog", "--gres=shard:1 --gpubind=first"),
             ("srun --gpu-bind spank --gres gpu:1,gres/mps:5 prog", "--gpubind spank --gres"),
@@ -358,7 +327,7 @@ mod tests {
             "salloc -n1 prog : --gpu-bind=spank",
         ] {
             let command = Command::from_argv0(OsStr::new(line.split(' ').next().unwrap())).unwrap();
-            assert_eq!(read(command, line), (line.to_owned(), Wish::Nothing), "{line}");
+            assert_eq!(read(command, line), (line.to_owned(), Binding::Unspecified), "{line}");
         }
     }
 
@@ -393,7 +362,7 @@ mod tests {
              -n2 --gpu-bind=none,spank:single prog"
         );
         let component =
-            |wish, group| Component { wish, groups: vec![group], ..Component::default() };
+            |binding, group| Component { binding, groups: vec![group], ..Component::default() };
         assert_eq!(found, [component(ours(""), 0), component(ours("single"), 1)]);
         let (seen, _) = read(Command::Sbatch, "sbatch -n1 --gpubind=first : -n2 --gpubind=first x");
         assert_eq!(seen.matches("--gpu-bind=none,spank:first").count(), 2);
@@ -405,27 +374,27 @@ mod tests {
         let (_, found) = components(Command::Srun, line);
         let groups: Vec<_> = found.iter().map(|component| component.groups.as_slice()).collect();
         assert_eq!(groups, [&[1, 3, 4][..], &[1], &[0]]);
-        let wishes: Vec<_> = found.iter().map(|component| &component.wish).collect();
-        assert_eq!(wishes, [&ours(""), &Wish::Nothing, &Wish::Nothing]);
+        let bindings: Vec<_> = found.iter().map(|component| &component.binding).collect();
+        assert_eq!(bindings, [&ours(""), &Binding::Unspecified, &Binding::Unspecified]);
         let (_, found) = components(Command::Srun, "srun --het-group=x prog");
         assert_eq!(found[0].groups, [0]);
     }
 
     #[test]
-    fn the_last_option_decides_and_slurms_own_binding_is_told() {
-        for (line, wish) in [
-            ("srun --gpu-bind=closest prog", Wish::Slurms),
-            ("srun --tres-bind=gres/gpu:single:1 prog", Wish::Slurms),
-            ("srun --tres-bind=gres/nic:closest prog", Wish::Nothing),
-            ("srun --gpu-bind=spank --gpu-bind=closest prog", Wish::Slurms),
+    fn the_last_option_decides_and_slurms_own_binding_is_seen() {
+        for (line, binding) in [
+            ("srun --gpu-bind=closest prog", Binding::Slurm),
+            ("srun --tres-bind=gres/gpu:single:1 prog", Binding::Slurm),
+            ("srun --tres-bind=gres/nic:closest prog", Binding::Unspecified),
+            ("srun --gpu-bind=spank --gpu-bind=closest prog", Binding::Slurm),
             ("srun --gpu-bind=closest --gpu-bind=spank:first prog", ours("first")),
         ] {
-            assert_eq!(read(Command::Srun, line).1, wish, "{line}");
+            assert_eq!(read(Command::Srun, line).1, binding, "{line}");
         }
     }
 
     #[test]
-    fn options_by_which_slurm_binds_of_its_own_accord_are_told() {
+    fn options_by_which_slurm_binds_of_its_own_accord_are_seen() {
         for (line, binds) in [
             ("srun --gpus-per-task=1 prog", true),
             ("srun --gpus-per-t a100:2 prog", true),
@@ -447,7 +416,11 @@ mod tests {
     fn a_line_that_ends_early_or_is_not_utf8_is_no_problem() {
         use std::os::unix::ffi::OsStringExt;
         for line in ["srun", "srun --gpu-bind", "srun -n", "srun --", "srun -", "srun :"] {
-            assert_eq!(read(Command::Srun, line), (line.to_owned(), Wish::Nothing), "{line}");
+            assert_eq!(
+                read(Command::Srun, line),
+                (line.to_owned(), Binding::Unspecified),
+                "{line}"
+            );
         }
         let argv =
             ["srun".into(), OsString::from_vec(vec![b'-', b'-', 0xff]), "--gpu-bind=spank".into()];

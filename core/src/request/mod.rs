@@ -3,7 +3,9 @@
 //! | file | what lives there |
 //! |---|---|
 //! | `items` | the one table of items: names, values, defaults, meaning |
-//! | `grammar` | a request as text, and the value of `--gpu-bind` |
+//! | `grammar` | a request as text |
+//! | `binding` | whose binding is asked for; the values of `--gpu-bind` and `--tres-bind` |
+//! | `command` | srun, sbatch and salloc |
 //! | `slurm_options` | which options of srun, sbatch and salloc take a value |
 //! | `command_line` | gpubind's words on such a command line |
 //! | `propagation` | the variables that carry a request to the tasks (the sender) |
@@ -13,13 +15,21 @@
 //! [`crate::plan`] and [`crate::bind`]; how a site's settings combine with it in
 //! [`crate::site`].
 
+mod binding;
+mod command;
 mod command_line;
 mod component;
 mod grammar;
+mod items;
 mod propagation;
 mod slurm_options;
 
-pub use command_line::{Command, CommandLine, Component, Wish, read_command_line};
-pub use component::{ComponentPosition, NotAsked, Wanted, wanted};
-pub use grammar::{BindText, ITEMS, Ids, Item, LocalRank, Mode, Request, RequestError, bind_text};
-pub use propagation::{Change, propagate, tres_bind_text, variables};
+pub use binding::Binding;
+pub use command::Command;
+pub use command_line::{CommandLine, Component, read_command_line};
+pub use component::{ComponentPosition, step_binding};
+pub use grammar::RequestError;
+pub use items::{
+    Form, GivenBy, ITEMS, Ids, Item, ItemValue, LocalRank, Mode, Request, Settings, written_items,
+};
+pub use propagation::{Change, propagate, variables};

@@ -9,8 +9,11 @@
 //! A job's own request holds for the steps of that job: a job that is submitted
 //! from inside starts with the personal default again.
 
-use super::command_line::{Command, CommandLine, Wish, is_of_parts};
-use super::grammar::{BindText, Mode, Request, RequestError, bind_text};
+use super::binding::{Binding, gpu_value};
+use super::command::Command;
+use super::command_line::{CommandLine, asks_for_shared_gres};
+use super::grammar::RequestError;
+use super::items::{Mode, Request};
 use crate::variables;
 
 /// By these, `--gpus-per-task` and its like of sbatch and salloc reach srun.
@@ -38,10 +41,10 @@ pub fn variables(
     // Of components without an option of their own.
     let mut by_inheritance = None;
     for component in &line.components {
-        let for_group = |group: &usize| match &component.wish {
-            Wish::Ours(request) => Ok(Some(request.clone())),
-            Wish::Slurms => Ok(Some(off())),
-            Wish::Nothing => {
+        let for_group = |group: &usize| match &component.binding {
+            Binding::Gpubind(request) => Ok(Some(request.clone())),
+            Binding::Slurm => Ok(Some(Request::off())),
+            Binding::Unspecified => {
                 let in_this_job = |suffix: &str| match new_job {
                     true => None,
                     false => from_slurms_variables(env, suffix),
@@ -53,10 +56,10 @@ pub fn variables(
                     Some(text) => Some(text.parse()?),
                     None => in_this_job("").or_else(|| {
                         let slurms = component.binds_implicitly || slurm_binds(env);
-                        slurms.then(off)
+                        slurms.then(Request::off)
                     }),
                 };
-                if !component.parts && !has_parts(env) {
+                if !component.shared_gres && !has_parts(env) {
                     by_inheritance = by_inheritance.take().or(request.clone().filter(is_on));
                 }
                 Ok(request)
@@ -72,9 +75,9 @@ pub fn variables(
         (Some(request), _) => Some(request.clone()),
         // To stand aside needs words for all that run below only where someone has asked.
         (None, Some(_)) => requests.iter().flatten().next().cloned(),
-        (None, None) => line.components.iter().find_map(|component| match &component.wish {
-            Wish::Ours(request) => Some(request.clone()),
-            Wish::Slurms | Wish::Nothing => None,
+        (None, None) => line.components.iter().find_map(|component| match &component.binding {
+            Binding::Gpubind(request) => Some(request.clone()),
+            Binding::Slurm | Binding::Unspecified => None,
         }),
     };
     let all_off = request.as_ref().is_some_and(|request| !is_on(request));
@@ -102,16 +105,6 @@ pub fn variables(
     Ok(changes)
 }
 
-/// Reads a TRES binding, `gres/gpu:…` or before 23.11 `gpu:…`, with other TRES
-/// beside it after a `+`; `None` where it says nothing of GPUs.
-pub fn tres_bind_text(text: &str) -> Option<Result<BindText, RequestError>> {
-    text.split('+').find_map(gpu_part).map(bind_text)
-}
-
-fn gpu_part(part: &str) -> Option<&str> {
-    part.strip_prefix("gres/gpu:").or(part.strip_prefix("gpu:"))
-}
-
 /// Whether what the command starts belongs to another job than the environment.
 /// srun starts a step where it knows of a job (srun_job.c, existing_allocation).
 fn starts_a_job(command: Command, env: Env) -> bool {
@@ -122,7 +115,7 @@ fn starts_a_job(command: Command, env: Env) -> bool {
 /// SLURM_GRES is srun's own option (src/common/slurm_opt.c); Slurm sets the others
 /// in a job with gres/shard or gres/mps.
 fn has_parts(env: Env) -> bool {
-    env(variables::GRES).is_some_and(|gres| is_of_parts(&gres))
+    env(variables::GRES).is_some_and(|gres| asks_for_shared_gres(&gres))
         || [variables::SHARDS_ON_NODE, variables::MPS_PERCENTAGE]
             .iter()
             .any(|name| env(name).is_some())
@@ -197,7 +190,7 @@ fn without_our_texts(env: Env, suffix: &str) -> Vec<Change> {
         changes.push((gpu, None));
     }
     if let Some(text) = env(&tres) {
-        let others = |part: &&str| gpu_part(part).is_none_or(|text| !is_ours(text));
+        let others = |part: &&str| gpu_value(part).is_none_or(|text| !is_ours(text));
         let kept: Vec<&str> = text.split('+').filter(others).collect();
         let kept = kept.join("+");
         if kept != text {
@@ -208,22 +201,22 @@ fn without_our_texts(env: Env, suffix: &str) -> Vec<Change> {
 }
 
 fn is_ours(text: &str) -> bool {
-    matches!(bind_text(text), Ok(BindText::Ours { .. }))
+    matches!(Binding::from_gpu_bind(text), Ok(Binding::Gpubind(_)))
 }
 
 /// The request in Slurm's own variables: `#SBATCH --gpu-bind=none,spank:…`
 /// arrives so, and in a heterogeneous job, each component's with a suffix.
 fn from_slurms_variables(env: Env, suffix: &str) -> Option<Request> {
+    let value = |name: &str| env(&format!("{name}{suffix}"));
+    let tres = value(variables::TRES_BIND).map(|text| Binding::from_tres_bind(&text));
     // The later one wins in srun, too (src/srun/libsrun/opt.c, env_vars).
-    let tres = env(&format!("{}{suffix}", variables::TRES_BIND));
-    let tres = tres.as_deref().and_then(tres_bind_text);
-    let text =
-        tres.or_else(|| Some(bind_text(&env(&format!("{}{suffix}", variables::GPU_BIND))?)))?;
-    match text {
-        Ok(BindText::Ours { request, .. }) => Some(request),
-        Ok(BindText::Slurms) => Some(off()),
-        Err(_) => None,
-    }
+    let binding = match tres {
+        Some(Ok(Binding::Unspecified)) | None => {
+            Binding::from_gpu_bind(&value(variables::GPU_BIND)?).ok()?
+        }
+        Some(binding) => binding.ok()?,
+    };
+    binding.to_propagate()
 }
 
 /// Whether srun, by what it reads from its environment, has Slurm bind GPUs to tasks.
@@ -242,7 +235,7 @@ fn without_slurms_binding(request: &Request, env: Env) -> Vec<Change> {
     let text = request.slurm_text();
     let mut set = vec![(variables::GPU_BIND.to_owned(), Some(text.clone()))];
     if let Some(tres) = env(variables::TRES_BIND) {
-        let others = tres.split('+').filter(|part| !part.is_empty() && gpu_part(part).is_none());
+        let others = tres.split('+').filter(|part| !part.is_empty() && gpu_value(part).is_none());
         let ours = format!("gres/gpu:{text}");
         let parts: Vec<&str> = others.chain([ours.as_str()]).collect();
         set.push((variables::TRES_BIND.to_owned(), Some(parts.join("+"))));
@@ -252,10 +245,6 @@ fn without_slurms_binding(request: &Request, env: Env) -> Vec<Change> {
 
 fn unset(env: Env, name: &str) -> Option<Change> {
     env(name).is_some().then(|| (name.to_owned(), None))
-}
-
-fn off() -> Request {
-    Request { mode: Some(Mode::Off), ..Request::default() }
 }
 
 fn is_on(request: &Request) -> bool {

@@ -6,7 +6,7 @@
 //! `slurm_opt_*`); an option that a later release adds is told by what follows
 //! it, see [`super::command_line`].
 
-use super::command_line::Command;
+use super::command::Command;
 
 /// Whether an option takes a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,40 +1,40 @@
-//! What holds, after all layers.
+//! The effective settings, after all layers.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::node::{Device, Node, PciAddress};
 
-use super::keys::{KEYS, Key, LIBRARY, Scope, ValueKind};
+use super::keys::{KEYS, Key, LIBRARY};
 use super::layer::{Layer, Origin, Setting};
-use crate::request::Request;
+use crate::request::{ITEMS, Request};
 
 /// One key's value and where it comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Value {
     /// The key.
     pub key: &'static Key,
     /// The value as text, in its one spelling.
     pub text: String,
-    /// Who says so.
+    /// Where it is set.
     pub origin: Origin,
 }
 
 /// A value for every key, in the order of [`KEYS`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Effective(Vec<Value>);
+#[derive(Debug, Clone)]
+pub struct EffectiveSettings(Vec<Value>);
 
-impl Effective {
+impl EffectiveSettings {
     /// Puts layers over the built-in values, the weakest first.
-    pub fn new<'l>(layers: impl IntoIterator<Item = &'l Layer>) -> Effective {
+    pub fn new<'l>(layers: impl IntoIterator<Item = &'l Layer>) -> EffectiveSettings {
         let layers: Vec<&Layer> = layers.into_iter().collect();
         let value = |key: &'static Key| {
-            let said = layers.iter().rev().find_map(|layer| layer.get(key.name)).cloned();
+            let set = layers.iter().rev().find_map(|layer| layer.get(key.name)).cloned();
             let built_in = || Setting { text: key.default.to_owned(), origin: Origin::BuiltIn };
-            let Setting { text, origin } = said.unwrap_or_else(built_in);
+            let Setting { text, origin } = set.unwrap_or_else(built_in);
             Value { key, text, origin }
         };
-        Effective(KEYS.iter().map(value).collect())
+        EffectiveSettings(KEYS.iter().map(value).collect())
     }
 
     /// All values.
@@ -69,22 +69,11 @@ impl Effective {
         }
     }
 
-    /// The policy's values in the words of a request.
+    /// The items' values as a request.
     fn request(&self) -> Request {
-        let item = |Value { key, text, .. }: &Value| match (key.scope, key.kind, key.name) {
-            (Scope::PerJob, _, "default") => None,
-            (Scope::PerJob, _, "mode") => Some(text.clone()),
-            // These three an item only switches on.
-            (Scope::PerJob, ValueKind::Switch, name) if name != "workers" => {
-                (text == "on").then(|| name.to_owned())
-            }
-            (Scope::PerJob, _, "rank-env") if text == "on-request" => None,
-            (Scope::PerJob, _, name) => Some(format!("{name}={text}")),
-            _ => None,
-        };
-        let items: Vec<String> = self.0.iter().filter_map(item).collect();
-        // Every value has passed its key: the text is a request.
-        items.join(",").parse().unwrap_or_default()
+        let mut request = Request::default();
+        ITEMS.iter().for_each(|item| item.set(&mut request, self.text(item.name)));
+        request
     }
 }
 
@@ -132,7 +121,7 @@ impl DeviceName {
 pub struct Site {
     /// For which steps gpubind acts.
     pub default: BindDefault,
-    /// What holds where a request says nothing.
+    /// The items that a request leaves open.
     pub request: Request,
     /// Devices that no rank is given.
     pub exclude: Vec<DeviceName>,
@@ -155,6 +144,6 @@ pub struct Site {
 impl Default for Site {
     /// The built-in values.
     fn default() -> Self {
-        Effective::new([]).site()
+        EffectiveSettings::new([]).site()
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{KEYS, Key, NoKey, Scope, ValueKind, nearest};
+use super::keys::{KEYS, Key, NoKey, Scope, TomlForm, nearest};
 use super::layer::{Layer, Origin};
 
 /// What a job is, as far as a step knows it.
@@ -227,15 +227,15 @@ impl Reader<'_> {
             let found = self.text.get(value.span()).unwrap_or_default();
             // A table's or a list's text may go on over lines.
             let found = found.lines().next().unwrap_or_default().to_owned();
-            let needs = match key.kind {
-                ValueKind::Devices => format!("a list of {}", key.expected()),
-                _ => key.expected(),
+            let needs = match key.toml_form() {
+                TomlForm::List => format!("a list of {}", key.expected()),
+                TomlForm::Text | TomlForm::Number => key.expected(),
             };
             let problem = SiteFileProblem::Value { name: key.name, found, needs };
             self.error(value.span().start, problem)
         })?;
         let origin = Origin::File { path: self.path.to_owned(), line: self.line(at) };
-        layer.set(key, text, origin);
+        layer.set(key.name, text, origin);
         Ok(())
     }
 }
@@ -248,7 +248,7 @@ fn text_of(key: &Key, value: &DeValue) -> Option<String> {
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
             .ok()
             .map(|number| number.to_string()),
-        DeValue::Array(list) if key.kind == ValueKind::Devices => {
+        DeValue::Array(list) if key.toml_form() == TomlForm::List => {
             let names = list.iter().map(|name| match name.get_ref() {
                 DeValue::String(name) if !name.contains(',') => Some(name.to_string()),
                 _ => None,
@@ -263,7 +263,7 @@ fn text_of(key: &Key, value: &DeValue) -> Option<String> {
 mod tests {
     use super::*;
     use crate::request::Mode;
-    use crate::site::{BindDefault, Effective, Site};
+    use crate::site::{BindDefault, EffectiveSettings, Site};
 
     const PATH: &str = "/etc/gpubind.toml";
 
@@ -276,7 +276,7 @@ mod tests {
             partition: partition.map(str::to_owned),
             constraint: constraint.map(str::to_owned),
         };
-        Effective::new(parse(text).unwrap().layers(&job)).site()
+        EffectiveSettings::new(parse(text).unwrap().layers(&job)).site()
     }
 
     #[test]
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(mode(Some("big"), Some("a&z")), Mode::Auto, "the later table wins");
         assert_eq!(mode(None, Some("zz")), Mode::Single);
         let big = site(text, Some("big"), None).request;
-        assert!(big.share && big.to_string().contains("ids=uuid"), "{big}");
+        assert!(big.share == Some(true) && big.to_string().contains("ids=uuid"), "{big}");
         assert!(site(text, Some("a b"), None).request.to_string().contains("ids=index"));
     }
 
@@ -318,13 +318,16 @@ mod tests {
         let file =
             parse("# policy\nmode = \"first\"\n\n[partition.big]\nmode = \"single\"\n").unwrap();
         let job = JobInfo { partition: Some("big".to_owned()), constraint: None };
-        let origin = |effective: &Effective| {
+        let origin = |effective: &EffectiveSettings| {
             let value = effective.values().iter().find(|value| value.key.name == "mode").unwrap();
             value.origin.to_string()
         };
-        assert_eq!(origin(&Effective::new(file.layers(&JobInfo::default()))), format!("{PATH}:2"));
-        assert_eq!(origin(&Effective::new(file.layers(&job))), format!("{PATH}:5"));
-        assert_eq!(origin(&Effective::new([])), "built-in");
+        assert_eq!(
+            origin(&EffectiveSettings::new(file.layers(&JobInfo::default()))),
+            format!("{PATH}:2")
+        );
+        assert_eq!(origin(&EffectiveSettings::new(file.layers(&job))), format!("{PATH}:5"));
+        assert_eq!(origin(&EffectiveSettings::new([])), "built-in");
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! The table of keys. The parsers' messages, `gpubind config`, and the tests of
-//! etc/gpubind.toml and of docs/site-policy.md all go by it.
+//! The table of keys: those of the items, and the site's own. The parsers' messages,
+//! `gpubind config`, and the tests of etc/gpubind.toml and of docs/site-policy.md all
+//! go by it.
 
 use crate::node::PciAddress;
+use crate::request::{ITEMS, Item};
 
 /// Where a key may stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,13 +18,13 @@ pub enum Scope {
 }
 
 /// What a key takes as its value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum ValueKind {
+    /// One of an item's values. Of `on` and `off` alone, gpubind.toml takes true and
+    /// false as well, and plugstack.conf the bare key for `on`.
+    Item(&'static Item),
     /// One of these words.
     Word(&'static [&'static str]),
-    /// `on` or `off`; in gpubind.toml true and false as well, in plugstack.conf the
-    /// bare key for `on`.
-    Switch,
     /// A number of seconds, from 1 to a week.
     Seconds,
     /// An absolute path.
@@ -47,7 +49,7 @@ pub enum TomlForm {
 }
 
 /// One key.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub struct Key {
     /// Its name.
     pub name: &'static str,
@@ -64,6 +66,9 @@ pub struct Key {
 /// NVML's library, by the name that every driver gives it.
 pub const LIBRARY: &str = "libnvidia-ml.so.1";
 
+/// Where the site file is, unless plugstack.conf's `config=PATH` says otherwise.
+pub const SITE_FILE: &str = "/etc/gpubind.toml";
+
 /// The longest time that a key of seconds takes: a week.
 const MAX_SECONDS: u64 = 7 * 24 * 60 * 60;
 
@@ -77,50 +82,25 @@ const fn key(
     Key { name, scope, kind, default, what }
 }
 
-/// Every key, in the order of etc/gpubind.toml.
-pub static KEYS: [Key; 17] = {
-    use Scope::{PerJob, PerNode, Plugstack};
-    use ValueKind::{Devices, Library, Path, Preload, Seconds, Switch, Word};
+/// The key that an item of requests has.
+const fn of_item(item: &'static Item) -> Key {
+    key(item.name, Scope::PerJob, ValueKind::Item(item), item.default, item.what)
+}
+
+/// The key in front of the items'.
+const DEFAULT: Key = key(
+    "default",
+    Scope::PerJob,
+    ValueKind::Word(&["on-request", "always"]),
+    "on-request",
+    "whether steps are bound that nobody asked it for",
+);
+
+/// The keys after the items'.
+const OF_THE_NODE: [Key; 8] = {
+    use Scope::{PerNode, Plugstack};
+    use ValueKind::{Devices, Library, Path, Preload, Seconds};
     [
-        key(
-            "default",
-            PerJob,
-            Word(&["on-request", "always"]),
-            "on-request",
-            "whether steps are bound that nobody asked it for",
-        ),
-        key(
-            "mode",
-            PerJob,
-            Word(&["auto", "single", "ordered", "first"]),
-            "auto",
-            "how a task sees the step's GPUs",
-        ),
-        key("share", PerJob, Switch, "off", "no warning where several tasks share a GPU"),
-        key("ids", PerJob, Word(&["index", "uuid"]), "index", "how GPUs are written"),
-        key(
-            "local-rank",
-            PerJob,
-            Word(&["virtual", "keep"]),
-            "virtual",
-            "what LOCAL_RANK is where one GPU is visible",
-        ),
-        key(
-            "rank-env",
-            PerJob,
-            Word(&["on-request", "on", "off"]),
-            "on-request",
-            "whether RANK, WORLD_SIZE and the like are set",
-        ),
-        key(
-            "workers",
-            PerJob,
-            Switch,
-            "on",
-            "whether tasks with several GPUs load the worker shim",
-        ),
-        key("verbose", PerJob, Switch, "off", "a line for each rank"),
-        key("strict", PerJob, Switch, "off", "a task that cannot be bound as asked fails"),
         key("exclude", PerNode, Devices, "", "GPUs that no rank is ever given"),
         key(
             "snapshot-max-age",
@@ -139,9 +119,25 @@ pub static KEYS: [Key; 17] = {
             "/usr/lib/gpubind/libgpubind_worker.so",
             "the worker shim, as tasks find it",
         ),
-        key("config", Plugstack, Path, super::SITE_FILE, "the site file"),
+        key("config", Plugstack, Path, SITE_FILE, "the site file"),
         key("fsroot", Plugstack, Path, "/", "folder in front of /sys, /proc, /dev and /run"),
     ]
+};
+
+/// Every key, in the order of etc/gpubind.toml.
+pub static KEYS: [Key; 1 + ITEMS.len() + OF_THE_NODE.len()] = {
+    let mut keys = [DEFAULT; 1 + ITEMS.len() + OF_THE_NODE.len()];
+    let mut at = 0;
+    while at < ITEMS.len() {
+        keys[1 + at] = of_item(&ITEMS[at]);
+        at += 1;
+    }
+    let mut at = 0;
+    while at < OF_THE_NODE.len() {
+        keys[1 + ITEMS.len() + at] = OF_THE_NODE[at];
+        at += 1;
+    }
+    keys
 };
 
 impl Key {
@@ -159,13 +155,28 @@ impl Key {
         }
     }
 
+    /// The words that it takes, if it takes words.
+    pub fn words(&self) -> Vec<&'static str> {
+        match self.kind {
+            ValueKind::Item(item) => item.for_the_site().map(|value| value.text).collect(),
+            ValueKind::Word(words) => words.to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether it is on or off, and nothing else.
+    pub(super) fn is_switch(&self) -> bool {
+        self.words() == ["on", "off"]
+    }
+
     /// The value in its one spelling, or `None` where the key does not take it.
     pub(super) fn canonical(&self, text: &str) -> Option<String> {
         let text = text.trim();
         let is_absolute = text.starts_with('/');
         match self.kind {
-            ValueKind::Word(words) => words.contains(&text).then(|| text.to_owned()),
-            ValueKind::Switch => matches!(text, "on" | "off").then(|| text.to_owned()),
+            ValueKind::Item(_) | ValueKind::Word(_) => {
+                self.words().contains(&text).then(|| text.to_owned())
+            }
             ValueKind::Seconds => {
                 let seconds = text.parse().ok().filter(|n| (1..=MAX_SECONDS).contains(n));
                 seconds.map(|seconds: u64| seconds.to_string())
@@ -186,9 +197,10 @@ impl Key {
     /// What it takes, in words.
     pub fn expected(&self) -> String {
         match self.kind {
-            ValueKind::Word([one, other]) => format!("{one} or {other}"),
-            ValueKind::Word(words) => format!("one of {}", words.join(", ")),
-            ValueKind::Switch => "on or off".to_owned(),
+            ValueKind::Item(_) | ValueKind::Word(_) => match self.words()[..] {
+                [one, other] => format!("{one} or {other}"),
+                ref words => format!("one of {}", words.join(", ")),
+            },
             ValueKind::Seconds => format!("a number of seconds from 1 to {MAX_SECONDS} (a week)"),
             ValueKind::Path => "an absolute path".to_owned(),
             ValueKind::Preload => "an absolute path without colons and spaces".to_owned(),
@@ -202,8 +214,8 @@ impl Key {
         match self.kind {
             ValueKind::Seconds => TomlForm::Number,
             ValueKind::Devices => TomlForm::List,
-            ValueKind::Word(_)
-            | ValueKind::Switch
+            ValueKind::Item(_)
+            | ValueKind::Word(_)
             | ValueKind::Path
             | ValueKind::Preload
             | ValueKind::Library => TomlForm::Text,
@@ -214,8 +226,7 @@ impl Key {
     /// for it.
     pub fn placeholder(&self) -> String {
         match self.kind {
-            ValueKind::Word(words) => words.join("|"),
-            ValueKind::Switch => "on|off".to_owned(),
+            ValueKind::Item(_) | ValueKind::Word(_) => self.words().join("|"),
             ValueKind::Seconds => "SECONDS".to_owned(),
             ValueKind::Path | ValueKind::Preload => "PATH".to_owned(),
             ValueKind::Library => "FILE".to_owned(),
@@ -253,7 +264,7 @@ fn device(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{ITEMS, Request};
+    use crate::request::written_items;
 
     #[test]
     fn every_default_is_a_value_that_its_key_takes() {
@@ -264,17 +275,19 @@ mod tests {
 
     #[test]
     fn every_item_of_a_request_but_off_can_be_the_sites_too() {
-        for item in ITEMS.iter().map(|item| item.name).filter(|item| *item != "off") {
-            let (name, value) = match item.split_once('=') {
-                Some(pair) => pair,
-                None if KEYS.iter().any(|key| key.name == item) => (item, "on"),
-                None => ("mode", item),
-            };
-            let key = KEYS.iter().find(|key| key.name == name).unwrap();
-            assert_eq!(key.canonical(value).as_deref(), Some(value), "{item}");
-            assert_eq!(key.scope, Scope::PerJob, "{item}");
+        for (item, value, written) in written_items().filter(|(_, _, written)| written != "off") {
+            let key = KEYS.iter().find(|key| key.name == item.name).unwrap();
+            assert_eq!(key.canonical(value.text).as_deref(), Some(value.text), "{written}");
+            assert_eq!(key.scope, Scope::PerJob, "{written}");
         }
-        assert_eq!("off".parse::<Request>().unwrap().to_string(), "off");
+        let mode = KEYS.iter().find(|key| key.name == "mode").unwrap();
+        assert_eq!(mode.canonical("off"), None);
+    }
+
+    #[test]
+    fn what_is_on_or_off_and_nothing_else_is_a_switch() {
+        let switches = KEYS.iter().filter(|key| key.is_switch()).map(|key| key.name);
+        assert_eq!(switches.collect::<Vec<_>>(), ["share", "workers", "verbose", "strict"]);
     }
 
     #[test]

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use super::keys::{KEYS, Key};
-use crate::request::Request;
+use crate::request::{ITEMS, Request};
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,14 +54,9 @@ impl Layer {
     /// What a request says.
     pub fn of_request(request: &Request, origin: &Origin) -> Layer {
         let mut layer = Layer::default();
-        for item in request.items() {
-            let (name, value) = match item.split_once('=') {
-                Some(pair) => pair,
-                None if KEYS.iter().any(|key| key.name == item) => (item, "on"),
-                None => ("mode", item),
-            };
-            if let Some(key) = KEYS.iter().find(|key| key.name == name) {
-                layer.set(key, value.to_owned(), origin.clone());
+        for item in ITEMS {
+            if let Some(text) = item.get(request) {
+                layer.set(item.name, text.to_owned(), origin.clone());
             }
         }
         layer
@@ -73,7 +67,7 @@ impl Layer {
         self.0.get(name)
     }
 
-    pub(super) fn set(&mut self, key: &'static Key, text: String, origin: Origin) {
-        self.0.insert(key.name, Setting { text, origin });
+    pub(super) fn set(&mut self, name: &'static str, text: String, origin: Origin) {
+        self.0.insert(name, Setting { text, origin });
     }
 }

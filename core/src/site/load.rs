@@ -3,10 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::file::{SiteFile, SiteFileError};
+use super::keys::SITE_FILE;
 use crate::trusted::{ROOT, TrustError, read_trusted};
-
-/// Where the site file is, unless plugstack.conf's `config=PATH` says otherwise.
-pub const SITE_FILE: &str = "/etc/gpubind.toml";
 
 /// The longest file that is read; a real one has some kilobytes.
 const MAX_SIZE: u64 = 256 * 1024;

@@ -5,8 +5,10 @@
 //! | `keys.rs` | the one table of keys: names, values, defaults, meaning |
 //! | `layer.rs` | the values of one source, each with the place that it comes from |
 //! | `file.rs` | gpubind.toml's text as layers |
-//! | `load.rs` | the file itself: whether root may believe it |
-//! | `effective.rs` | what holds, after all layers; typed for the plugin |
+//! | `load.rs` | the file itself: whether root may trust it |
+//! | `plugstack_args.rs` | the plugin's arguments in plugstack.conf |
+//! | `effective.rs` | the effective settings, after all layers; typed for the plugin |
+//! | `settings.rs` | one step's settings: the request over the site's |
 //!
 //! The request's own grammar is in [`super::request`]; what a value does to a
 //! task is in [`crate::bind`].
@@ -19,10 +21,11 @@ mod load;
 mod plugstack_args;
 mod settings;
 
-pub use effective::{BindDefault, DeviceName, Effective, Site, Value};
+pub use crate::request::Settings;
+pub use effective::{BindDefault, DeviceName, EffectiveSettings, Site, Value};
 pub use file::{JobInfo, SiteFile, SiteFileError, SiteFileProblem};
-pub use keys::{KEYS, Key, Scope, TomlForm, ValueKind};
+pub use keys::{KEYS, Key, SITE_FILE, Scope, TomlForm, ValueKind};
 pub use layer::{Layer, Origin, Setting};
-pub use load::{LoadError, LoadProblem, SITE_FILE, load};
+pub use load::{LoadError, LoadProblem, load};
 pub use plugstack_args::{PlugstackArgs, PlugstackError};
-pub use settings::Settings;
+pub use settings::NotAsked;

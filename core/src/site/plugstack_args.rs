@@ -1,7 +1,7 @@
 //! The plugin's arguments in plugstack.conf.
 
 use super::{
-    Effective, JobInfo, KEYS, Key, Layer, LoadError, Origin, Site, SiteFile, ValueKind, load,
+    EffectiveSettings, JobInfo, KEYS, Key, Layer, LoadError, Origin, Site, SiteFile, load,
 };
 
 /// Arguments behind the plugin's path in plugstack.conf: `key=value` words, with the
@@ -57,7 +57,7 @@ impl PlugstackArgs {
     /// What the site sets for a job: these arguments over the site file.
     pub fn site(&self, file: Option<&SiteFile>, job: &JobInfo) -> Site {
         let file = file.map_or_else(Vec::new, |file| file.layers(job));
-        Effective::new(file.into_iter().chain([&self.layer])).site()
+        EffectiveSettings::new(file.into_iter().chain([&self.layer])).site()
     }
 
     /// The same, with the site file read. One that is broken counts as absent, so that
@@ -77,14 +77,14 @@ impl PlugstackArgs {
         let Some(key) = KEYS.iter().find(|key| key.name == name) else {
             return Err(PlugstackError::Unknown { origin: origin.clone(), word: word.to_owned() });
         };
-        let bare = (key.kind == ValueKind::Switch).then_some("on");
+        let bare = key.is_switch().then_some("on");
         let text = value.or(bare).and_then(|value| key.canonical(value));
         let text = text.ok_or_else(|| PlugstackError::Value {
             origin: origin.clone(),
             word: word.to_owned(),
             needs: key.expected(),
         })?;
-        self.layer.set(key, text, origin.clone());
+        self.layer.set(key.name, text, origin.clone());
         Ok(())
     }
 }
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(site.fsroot, PathBuf::from("/x"));
         assert_eq!(site.nvml, None);
         assert_eq!(site.probe_timeout, Site::default().probe_timeout);
-        assert!(site.request.verbose);
+        assert!(site.request.verbose == Some(true));
         assert_eq!(site.exclude.len(), 2);
         let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
         let told = |at: usize, text: &str| assert!(messages[at].contains(text), "{messages:?}");

@@ -1,51 +1,41 @@
-//! What holds for one step, after all sources have been put together.
+//! The settings in effect for one step, after all sources have been put together.
 
-use super::Site;
-use crate::request::{Ids, LocalRank, Mode, Request};
+use super::{BindDefault, Site};
+use crate::request::{Binding, Request, Settings};
 
-/// The settings of a step: the request over the site's over the built-in ones.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// Whether the user asked for gpubind, and not only the site's default.
-    pub asked: bool,
-    /// How a task sees the step's devices.
-    pub mode: Mode,
-    /// Whether several tasks on one device are wanted.
-    pub share: bool,
-    /// How whole GPUs are written.
-    pub ids: Ids,
-    /// What LOCAL_RANK means where exactly one device is visible.
-    pub local_rank: LocalRank,
-    /// Whether RANK, WORLD_SIZE and the like are exported where unset.
-    pub rank_env: bool,
-    /// Whether a task that keeps several devices loads the worker shim.
-    pub workers: bool,
-    /// Whether each rank says on stderr what it got.
-    pub verbose: bool,
-    /// Whether a task that cannot be bound as asked fails.
-    pub strict: bool,
+/// Why gpubind leaves a step alone before it looks at anything of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotAsked {
+    /// The user wants Slurm's binding.
+    #[error("Slurm's own binding was asked for")]
+    Slurm,
+    /// The site binds on request only.
+    #[error("gpubind was not asked for")]
+    OnRequest,
 }
 
 impl Settings {
-    /// A step's settings: what the user asked for, over what the site sets. Without a
-    /// request, only the site's default has gpubind act.
-    pub fn of(request: Option<&Request>, site: &Site) -> Settings {
-        let plain = Request::default();
-        let (asked, site) = (request.is_some(), &site.request);
-        let request = request.unwrap_or(&plain);
-        Settings {
-            asked,
-            mode: request.mode.or(site.mode).unwrap_or(Mode::Auto),
-            share: request.share || site.share,
-            ids: request.ids.or(site.ids).unwrap_or(Ids::Index),
-            local_rank: request.local_rank.or(site.local_rank).unwrap_or(LocalRank::Virtual),
-            // Who asks for gpubind wants ranks; a site's default must not make every
-            // program believe that it runs under torchrun.
-            rank_env: request.rank_env.or(site.rank_env).unwrap_or(asked),
-            workers: request.workers.or(site.workers).unwrap_or(true),
-            verbose: request.verbose || site.verbose,
-            strict: request.strict || site.strict,
+    /// A step's settings where gpubind acts, be it to say that it is off: what the user
+    /// asks for, over what the site sets.
+    ///
+    /// # Errors
+    /// [`NotAsked`].
+    pub fn for_binding(binding: &Binding, site: &Site) -> Result<Settings, NotAsked> {
+        match binding {
+            Binding::Gpubind(request) => Ok(Settings::of(Some(request), site)),
+            Binding::Unspecified if site.default == BindDefault::Always => {
+                Ok(Settings::of(None, site))
+            }
+            Binding::Unspecified => Err(NotAsked::OnRequest),
+            Binding::Slurm => Err(NotAsked::Slurm),
         }
+    }
+
+    /// What the user asks for, over what the site sets. Without a request, only the
+    /// site's default has gpubind act.
+    pub fn of(request: Option<&Request>, site: &Site) -> Settings {
+        let asked = request.is_some();
+        Settings::new(asked, &request.cloned().unwrap_or_default().or(&site.request))
     }
 }
 
@@ -59,6 +49,7 @@ impl From<&Request> for Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::{Ids, LocalRank, Mode};
 
     fn of(request: Option<&str>, site: &str) -> Settings {
         let request: Option<Request> = request.map(|text| text.parse().unwrap());
@@ -85,5 +76,21 @@ mod tests {
         assert!(rank_env(None, "rank-env=on"));
         assert!(!rank_env(Some("spank"), "rank-env=off"));
         assert!(rank_env(Some("rank-env=on"), "rank-env=off"));
+    }
+
+    #[test]
+    fn the_site_decides_only_where_nobody_has_said_anything() {
+        let request = |text: &str| Binding::Gpubind(text.parse().unwrap());
+        let of = |default, binding: &Binding| {
+            let site = Site { default, request: "first".parse().unwrap(), ..Site::default() };
+            Settings::for_binding(binding, &site).map(|settings| (settings.mode, settings.asked))
+        };
+        for default in [BindDefault::OnRequest, BindDefault::Always] {
+            assert_eq!(of(default, &request("spank")), Ok((Mode::First, true)));
+            assert_eq!(of(default, &request("off")), Ok((Mode::Off, true)));
+            assert_eq!(of(default, &Binding::Slurm), Err(NotAsked::Slurm));
+        }
+        assert_eq!(of(BindDefault::Always, &Binding::Unspecified), Ok((Mode::First, false)));
+        assert_eq!(of(BindDefault::OnRequest, &Binding::Unspecified), Err(NotAsked::OnRequest));
     }
 }

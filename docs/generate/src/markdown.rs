@@ -7,7 +7,7 @@ use std::path::Path;
 
 use clap::{Arg, Command};
 use gpubind::cli::{Level, check_messages};
-use gpubind_core::request::ITEMS;
+use gpubind_core::request::written_items;
 
 use crate::error::WriteError;
 
@@ -49,8 +49,8 @@ const CHECKS: &str = "| message | check | level | what to do |\n|---|---|---|---
 /// The page of options.
 pub fn options() -> String {
     let mut page = HEAD.to_owned();
-    for item in &ITEMS {
-        page += &format!("| `{}` | {} |\n", item.name, item.what);
+    for (_, value, written) in written_items() {
+        page += &format!("| `{written}` | {} |\n", value.what);
     }
     page += "\n## The program\n";
     let mut program = gpubind::cli::command().disable_help_subcommand(true);
@@ -162,9 +162,9 @@ mod tests {
     #[test]
     fn the_readme_names_each_item() {
         let readme = page("../README.md");
-        for item in &ITEMS {
-            let cells = [format!("| `{}`", item.name), format!(", `{}`", item.name)];
-            assert!(cells.iter().any(|cell| readme.contains(cell)), "no item {}", item.name);
+        for (_, _, item) in written_items() {
+            let cells = [format!("| `{item}`"), format!(", `{item}`")];
+            assert!(cells.iter().any(|cell| readme.contains(cell)), "no item {item}");
         }
     }
 

@@ -39,7 +39,7 @@ pub fn write(folder: &Path) -> Result<(), WriteError> {
 
 #[cfg(test)]
 mod tests {
-    use gpubind_core::request::ITEMS;
+    use gpubind_core::request::written_items;
     use gpubind_core::site::{KEYS, Scope};
 
     use super::*;
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn the_plugins_page_names_each_item_and_each_argument_of_its_own() {
         let page = PLUGIN.replace("\\-", "-");
-        for item in ITEMS.iter().map(|item| item.name) {
+        for (_, _, item) in written_items() {
             assert!(page.contains(&format!("\n.B {item}\n")), "no item {item}");
         }
         for key in KEYS.iter().filter(|key| key.scope == Scope::Plugstack) {

@@ -22,7 +22,7 @@ use gpubind_core::bind::{
     Outcome, Process, Shim, SkipReason, Warning, edits_for_process, skip_reason,
 };
 use gpubind_core::request::{Request, RequestError};
-use gpubind_core::site::{Effective, Settings, Site};
+use gpubind_core::site::{EffectiveSettings, Settings, Site};
 use gpubind_core::step::{RankInfo, RankSource, Reach, own_cpus, rank_info, reach};
 use gpubind_core::variables;
 
@@ -153,7 +153,7 @@ fn changes(args: &ExecArgs) -> Result<Changes, ExecError> {
         if rank_info.local_rank == 0 {
             say(&format!("warning: {error}"));
         }
-        Effective::new([]).site()
+        EffectiveSettings::new([]).site()
     });
     let settings = settings(args, &rank_info, &site)?;
     let outcome = match skip_reason(&rank_info, &settings, &env) {

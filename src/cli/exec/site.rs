@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gpubind_core::bind::LIBRARY;
 use gpubind_core::node::Roots;
-use gpubind_core::site::{Effective, JobInfo, LoadError, SITE_FILE, Site, load};
+use gpubind_core::site::{EffectiveSettings, JobInfo, LoadError, SITE_FILE, Site, load};
 
 /// Reads gpubind.toml. plugstack.conf's arguments are the plugin's.
 ///
@@ -17,7 +17,7 @@ pub fn site(roots: &Roots, env: &dyn Fn(&str) -> Option<String>) -> Result<Site,
     let file = if path.exists() { load(&path)? } else { None };
     let job = JobInfo::read(env);
     let layers = file.iter().flat_map(|file| file.layers(&job));
-    Ok(Effective::new(layers).site())
+    Ok(EffectiveSettings::new(layers).site())
 }
 
 /// The worker shim that belongs to this program: beside it, where a checkout's build has

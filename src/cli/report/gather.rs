@@ -114,7 +114,7 @@ pub fn gather(machine: Option<&NodeView>, rank_info: &RankInfo) -> Report {
 /// Whether several ranks on one device are wanted.
 pub fn is_sharing_wanted() -> bool {
     let request = env::var(variables::REQUEST).unwrap_or_default().parse::<Request>();
-    request.is_ok_and(|request| request.share)
+    request.is_ok_and(|request| request.share == Some(true))
         || env::var(variables::SHARING_WANTED).is_ok_and(|on| on == "on")
 }
 
