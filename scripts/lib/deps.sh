@@ -24,6 +24,18 @@ install_deps() {
     done
 }
 
+# What counts and checks hooks outside Slurm: valgrind, whose headers mark them, and strace.
+install_valgrind() {
+    local missing=()
+    command -v valgrind >/dev/null && [ -e /usr/include/valgrind/callgrind.h ] || missing+=(valgrind)
+    command -v strace >/dev/null || missing+=(strace)
+    [ ${#missing[@]} -eq 0 ] && return
+    command -v apt-get >/dev/null ||
+        die "not found: ${missing[*]}. Install them with this system's package manager, then try again"
+    say "installing ${missing[*]}"
+    apt_install_idle "${missing[@]}"
+}
+
 # The oldest Rust that builds this; Cargo.toml says the same to cargo.
 oldest_rust=1.85
 

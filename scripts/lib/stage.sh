@@ -5,13 +5,14 @@
 
 build_stage() {
     [ -d "$stage" ] || say "building gpubind (the first time takes some minutes)"
-    build_release gpubind spank-gpubind fake-nvml gpubind-worker
+    build_release gpubind spank-gpubind fake-nvml gpubind-worker spank-host
     as_root mkdir -p "$stage"
     stage_file "$built/gpubind" gpubind
     stage_file "$built/libspank_gpubind.so" spank_gpubind.so
     stage_file "$built_worker/libgpubind_worker.so" libgpubind_worker.so
     stage_file "$built/libnvidia_ml.so" libnvidia-ml.so.1
     stage_file "$built/fake-machine" fake-machine
+    stage_file "$built/spank-host" spank-host
 }
 
 # build_release PACKAGE...: as they are shipped. Sets built and built_worker, the

@@ -28,14 +28,14 @@ pub fn handed_over() -> Option<Settings> {
     // SAFETY: this process has one thread.
     unsafe { std::env::remove_var(HANDED_OVER) };
     let words = words.as_bytes().split(|byte| *byte == SEPARATOR);
-    Some(Settings::parse_from(words.map(|word| OsString::from_vec(word.to_vec()))))
+    let words = words.map(|word| OsString::from_vec(word.to_vec()));
+    Some(Settings { is_client: true, ..Settings::parse_from(words) })
 }
 
 /// Runs the hooks, in the second start.
 pub fn run(settings: &Settings) -> Result<bool, StepError> {
-    let own: Vec<OsString> = std::env::args_os().collect();
-    if own != settings.command {
-        return Err(start_again(settings, &own));
+    if !settings.is_client {
+        return Err(start_again(settings));
     }
     let (context, name) = match settings.program {
         Program::Srun => (Context::Local, "srun"),
@@ -59,13 +59,16 @@ pub fn run(settings: &Settings) -> Result<bool, StepError> {
 }
 
 /// Becomes the client; comes back with what went wrong.
-fn start_again(settings: &Settings, own: &[OsString]) -> StepError {
+fn start_again(settings: &Settings) -> StepError {
     let Some((name, args)) = settings.command.split_first() else {
         let error = io::Error::new(io::ErrorKind::InvalidInput, "give it behind --");
         return StepError::System("tell the client's command line", error);
     };
-    let own: Vec<&OsStr> = own.iter().map(OsString::as_os_str).collect();
-    let own = own.join(OsStr::from_bytes(&[SEPARATOR]));
-    let error = Command::new("/proc/self/exe").arg0(name).args(args).env(HANDED_OVER, own).exec();
+    let own = std::env::args_os().collect::<Vec<_>>().join(OsStr::from_bytes(&[SEPARATOR]));
+    // By its name: under valgrind /proc/self/exe is valgrind.
+    let error = std::env::current_exe().map_or_else(
+        |error| error,
+        |own_file| Command::new(own_file).arg0(name).args(args).env(HANDED_OVER, own).exec(),
+    );
     StepError::System("start again", error)
 }

@@ -16,12 +16,16 @@ pub fn can(marks: Option<Marks>) -> bool {
     marks != Some(Marks::Callgrind) || spank_host_has_callgrind() != 0
 }
 
-/// Runs the work, a hook of this name, between marks.
-pub fn around<T>(marks: Option<Marks>, name: &str, work: impl FnOnce() -> T) -> T {
+/// Runs the work between marks of this name, which is asked for where marks are made.
+pub fn around<T>(
+    marks: Option<Marks>,
+    name: impl FnOnce() -> String,
+    work: impl FnOnce() -> T,
+) -> T {
     match marks {
         None => work(),
         Some(Marks::Callgrind) => {
-            let name = c_string(name);
+            let name = c_string(name());
             spank_host_begin_count();
             let result = work();
             // SAFETY: the name is a C string.
@@ -29,6 +33,7 @@ pub fn around<T>(marks: Option<Marks>, name: &str, work: impl FnOnce() -> T) -> 
             result
         }
         Some(Marks::Strace) => {
+            let name = name();
             let path = |what| c_string(format!("/spank-host/{what}/{name}"));
             let (begin, end) = (path("begin"), path("end"));
             call(&begin);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::environment::Environment;
 use crate::mark;
-use crate::settings::{Marks, Settings};
+use crate::settings::{Marks, Settings, StepSettings};
 use crate::state::{Context, c_string, state};
 
 /// All hooks of spank.h, in the order in which they run.
@@ -67,6 +67,7 @@ pub struct Plugin {
     library: *mut c_void,
     args: Environment,
     marks: Option<Marks>,
+    step: StepSettings,
 }
 
 impl Plugin {
@@ -88,16 +89,20 @@ impl Plugin {
             state.options.clear();
         }
         let path = c_string(settings.plugin.as_os_str().as_bytes());
-        let library = mark::around(settings.marks, "dlopen", || {
-            // SAFETY: a C string; the plugin's constructors are trusted to be sound.
-            unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY) }
-        });
+        let library = mark::around(
+            settings.marks,
+            || "dlopen".to_owned(),
+            || {
+                // SAFETY: a C string; the plugin's constructors are trusted to be sound.
+                unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY) }
+            },
+        );
         if library.is_null() {
             return Err(PluginError::Load(dl_error(&settings.plugin)));
         }
         let args = settings.args.iter().map(|word| c_string(word.as_str())).collect();
         let args = Environment::from_strings(args);
-        let plugin = Plugin { library, args, marks: settings.marks };
+        let plugin = Plugin { library, args, marks: settings.marks, step: settings.step.clone() };
         plugin.check(release)?;
         Ok(plugin)
     }
@@ -135,15 +140,25 @@ impl Plugin {
         // SAFETY: the plugin's hooks have this type (slurm/spank.h, spank_f).
         let hook: Hook = unsafe { std::mem::transmute(symbol) };
         let (count, args) = (self.args.len(), self.args.as_array());
-        let result = mark::around(self.marks, name, || {
-            // SAFETY: the handle is never looked into, the arguments are C strings.
-            unsafe { hook(HANDLE.as_ptr().cast(), c_int::try_from(count).unwrap_or(0), args) }
-        });
+        let sampled = state().task.is_none_or(|task| self.step.is_sampled(task.local));
+        let result = mark::around(
+            self.marks.filter(|_| sampled),
+            || label(name),
+            || {
+                // SAFETY: the handle is never looked into, the arguments are C strings.
+                unsafe { hook(HANDLE.as_ptr().cast(), c_int::try_from(count).unwrap_or(0), args) }
+            },
+        );
         if result != 0 {
             eprintln!("spank-host: {name} returned {result}");
         }
         result == 0
     }
+}
+
+/// The hook's name, with the task's number where it runs for one.
+fn label(name: &str) -> String {
+    state().task.map_or(name.to_owned(), |task| format!("{name}:{}", task.local))
 }
 
 /// API number, year and month of a release.

@@ -35,6 +35,9 @@ pub struct Settings {
     /// Mark where each hook begins and ends.
     #[arg(long, value_enum)]
     pub marks: Option<Marks>,
+    /// Whether this process has the client's command line already.
+    #[arg(skip)]
+    pub is_client: bool,
     #[command(flatten)]
     pub step: StepSettings,
     /// The plugin.
@@ -54,7 +57,7 @@ pub struct StepSettings {
     #[arg(long, default_value_t = 1)]
     pub steps: u32,
     /// Run all steps in one process, which Slurm never does, to see whether memory grows;
-    /// print how much is allocated after each, in bytes.
+    /// print after each: allocated bytes, open descriptors, mappings.
     #[arg(long)]
     pub same_process: bool,
     /// Tasks on all nodes [as many as on this node].
@@ -94,9 +97,16 @@ pub struct StepSettings {
     /// Let a task begin when the one before has ended; else all run at once.
     #[arg(long)]
     pub in_turn: bool,
-    /// Run task_init in the first N tasks and in the last one only.
+    /// Run task_init, and mark hooks, for the first N tasks and the last one only.
     #[arg(long, value_name = "N")]
     pub sample: Option<u32>,
+}
+
+impl StepSettings {
+    /// Whether the task is one of those that --sample says.
+    pub fn is_sampled(&self, local: u32) -> bool {
+        self.sample.is_none_or(|sample| local < sample || local + 1 == self.tasks)
+    }
 }
 
 /// One of Slurm's programs.
@@ -116,7 +126,7 @@ pub enum Program {
 /// For what marks are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Marks {
-    /// A dump for each hook, with its name; wants --collect-atstart=no.
+    /// A dump for each hook, HOOK or HOOK:TASK; wants --collect-atstart=no.
     Callgrind,
     /// access(2) of /spank-host/begin/HOOK and /spank-host/end/HOOK.
     Strace,

@@ -33,8 +33,7 @@ pub fn run_all(settings: &Settings) -> Result<bool, StepError> {
         for _ in 0..steps {
             prepare(settings)?;
             well &= run(&mut plugin, settings)?;
-            // SAFETY: mallinfo2(3) only looks.
-            println!("{}", unsafe { libc::mallinfo2() }.uordblks);
+            println!("{}", held());
         }
         return Ok(well);
     }
@@ -58,6 +57,15 @@ pub fn run_all(settings: &Settings) -> Result<bool, StepError> {
         }
     }
     Ok(well)
+}
+
+/// What the process has: allocated bytes, open descriptors, mappings.
+fn held() -> String {
+    // SAFETY: mallinfo2(3) only looks.
+    let bytes = unsafe { libc::mallinfo2() }.uordblks;
+    let descriptors = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let mappings = std::fs::read_to_string("/proc/self/maps").unwrap_or_default().lines().count();
+    format!("{bytes} {descriptors} {mappings}")
 }
 
 fn load(settings: &Settings) -> Result<Plugin, StepError> {

@@ -77,8 +77,7 @@ fn child(
         return HOOK_FAILED;
     }
     set_up_env(settings, local, pid);
-    let last = settings.step.tasks.saturating_sub(1);
-    if settings.step.sample.is_none_or(|sample| local < sample || local == last) {
+    if settings.step.is_sampled(local) {
         well &= plugin.run("slurm_spank_task_init");
     }
     if settings.json {
