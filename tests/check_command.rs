@@ -348,6 +348,17 @@ fn the_plugins_file_must_be_roots_and_loadable() {
 }
 
 #[test]
+fn an_srun_that_hangs_costs_seconds_and_a_line() {
+    let Some(host) = well() else { return };
+    host.program("srun", "exec sleep 600");
+    let begin = Instant::now();
+    let said = host.check();
+    assert!(begin.elapsed() < Duration::from_secs(8), "{:?}", begin.elapsed());
+    let why = ["not checked: `srun --help` gives nothing: ", "did not finish within 3 s"];
+    host.says(&said, "note", "plugin-loads", &why);
+}
+
+#[test]
 fn slurm_says_whether_it_loads_the_plugin_and_which_release_it_is() {
     let Some(host) = well() else { return };
     host.slurm("24.11.5", "no such option");
@@ -423,7 +434,7 @@ fn nvml_that_cannot_be_read_is_broken_and_hides_nothing_else() {
     let unread = "ranks get GPUs in index order";
     for (fault, why, advice) in [
         mismatch,
-        (hang, "did not finish within 1 s and was killed", unread),
+        (hang, "NVML did not answer within 1 s", unread),
         (crash, "was killed by signal 6", unread),
     ] {
         let Some(host) = Host::of("hgx-h100", &format!("[faults]\n{fault}")) else { return };

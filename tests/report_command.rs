@@ -499,7 +499,7 @@ fn a_machine_that_cannot_be_read_is_reported_without_a_gpu_and_does_not_pass() {
         format!("[faults]\ncall = [{{ name = \"nvmlDeviceGetHandleByIndex_v2\", {fault} }}]")
     };
     for (fault, reason) in [
-        (fault("hang = true"), "did not finish within 1 s and was killed"),
+        (fault("hang = true"), "NVML did not answer within 1 s"),
         (fault("crash = true"), "was killed by signal 6"),
     ] {
         let fake = Fake::with("two-cpu", &fault).with_devices();

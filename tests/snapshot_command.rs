@@ -254,5 +254,10 @@ fn a_driver_that_crashes_is_the_child_s_end_only() {
     let crash = "[faults]\ncall = [{ name = \"nvmlDeviceGetHandleByIndex_v2\", crash = true }]";
     let host = Host::new("two-cpu", crash);
     let error = probe(&host, Duration::from_secs(60)).unwrap_err();
-    assert!(matches!(error, ProbeError::Signal { signal: 6, .. }), "{error}");
+    assert!(matches!(error, ProbeError::Exit { code: 1, .. }), "{error}");
+    assert!(
+        error
+            .to_string()
+            .ends_with("NVML crashed: the process that read it was killed by signal 6")
+    );
 }

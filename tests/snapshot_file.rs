@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use gpubind_core::node::snapshot::{
-    Fingerprint, MAX_AGE, MAX_SIZE, SaveError, Snapshot, SnapshotError,
+    Fingerprint, MAX_AGE, MAX_SIZE, SaveError, Snapshot, SnapshotError, UNUSABLE_MAX_AGE,
 };
 use gpubind_core::node::{
     Gpu, IdSet, Link, MigInstance, Nic, Node, NodeError, NumaNode, Probed, Roots, UnusableGpu,
@@ -98,7 +98,7 @@ fn node() -> Node {
     Node {
         gpus,
         links: vec![vec![Link::Same, Link::NvLink(12)], vec![Link::Unknown, Link::Same]],
-        unusable: vec![UnusableGpu { index: 1, pci: None, minor: Some(1), code: 15 }],
+        unusable: Vec::new(),
         nics: vec![Nic { name: "mlx5_0".to_owned(), pci: None, links: vec![Link::Pix, Link::Sys] }],
         numa: vec![
             NumaNode { id: 0, cpus: "0-15".parse().unwrap(), distance: vec![10, 32] },
@@ -245,6 +245,22 @@ fn age_is_bounded_on_both_sides() {
 }
 
 #[test]
+fn one_with_unusable_gpus_is_valid_for_minutes() {
+    let Some(tree) = Tree::new() else { return };
+    let mut node = node();
+    node.unusable = vec![UnusableGpu { index: 1, pci: None, minor: Some(1), code: 15 }];
+    let snapshot = Snapshot::new(node.clone(), Fingerprint::take(&tree.roots), tree.now);
+    snapshot.save(&tree.path()).unwrap();
+    assert_eq!(tree.load_at(tree.now + UNUSABLE_MAX_AGE).unwrap(), node);
+    let late = tree.now + UNUSABLE_MAX_AGE + Duration::from_secs(1);
+    let error = tree.load_at(late).unwrap_err();
+    assert!(matches!(error, SnapshotError::Unusable(301)), "{error}");
+    // A shorter age of the site's is kept.
+    let short = Snapshot::load(&tree.path(), &tree.roots, Duration::from_secs(60), late);
+    assert!(matches!(short, Err(SnapshotError::TooOld { .. })));
+}
+
+#[test]
 fn each_change_of_the_machine_makes_it_stale() {
     type Change = fn(&Tree);
     let changes: [(&str, Change); 6] = [
@@ -362,6 +378,25 @@ fn readers_never_see_half_a_file() {
         }
     });
     assert_eq!(fs::read_dir(tree.roots.run()).unwrap().count(), 1, "no temporary file is left");
+}
+
+#[test]
+fn what_a_killed_writer_has_left_is_removed_by_the_next_one() {
+    let Some(tree) = Tree::new() else { return };
+    tree.save();
+    let run = tree.roots.run();
+    // No process has the first number; the second one is this test's own.
+    let own = format!(".node.json.{}.4000000000", std::process::id());
+    for name in [".node.json.2147483647.0", &own, ".node.json.bak", ".node.json.1.x", ".other.9.0"]
+    {
+        fs::write(run.join(name), "half").unwrap();
+    }
+    tree.save();
+    let mut left = names(&run);
+    left.sort();
+    let mut expected = [".node.json.1.x", &own, ".node.json.bak", ".other.9.0", "node.json"];
+    expected.sort();
+    assert_eq!(left, expected);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::error::Error;
 use std::fmt::Display;
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use crate::nvml::NvmlError;
@@ -33,6 +33,12 @@ impl<E: Failure> From<E> for CommandError {
 
 /// Says on stderr why the exit code is this one.
 pub(super) fn complain(why: &dyn Display, code: u8) -> ExitCode {
-    eprintln!("gpubind: {why}");
+    warn(why);
     ExitCode::from(code)
+}
+
+/// Says something on stderr, if that can be written: a command is not worse off where it
+/// cannot.
+pub(super) fn warn(message: &dyn Display) {
+    let _ = writeln!(io::stderr(), "gpubind: {message}");
 }

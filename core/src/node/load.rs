@@ -1,12 +1,13 @@
 //! Getting a node's description in a place where NVML must not be loaded.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process;
 use std::time::{Duration, SystemTime};
 
-use super::snapshot::{Snapshot, SnapshotError};
+use super::snapshot::{FailedReading, RETRY_AFTER, Snapshot, SnapshotError};
 use super::{Node, Roots};
-use crate::child::{self as probe, ProbeError};
+use crate::child::{self, ProbeError};
 
 /// Where the description comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,11 +24,21 @@ pub struct ProbeOptions {
     pub max_age: Duration,
 }
 
+/// How long starting the program may take; it does its work in the background.
+const START: Duration = Duration::from_secs(2);
+/// How long the background's reading may take: without persistence mode, NVML takes
+/// seconds for each GPU, and nobody waits here.
+pub const BACKGROUND_DEADLINE: Duration = Duration::from_secs(5 * 60);
+/// How much longer than its deadline the program may take to end what hangs.
+const GRACE: Duration = Duration::from_secs(2);
+
 impl ProbeOptions {
-    /// The program's options that say which machine to read.
-    fn args(&self) -> Vec<OsString> {
-        let max_age = self.max_age.as_secs().to_string();
-        let mut args: Vec<OsString> = vec!["--max-age".into(), max_age.into()];
+    /// The program's arguments: what to do, by when, and which machine to read.
+    fn args(&self, words: &[&str], deadline: Duration) -> Vec<OsString> {
+        let mut args: Vec<OsString> = words.iter().map(OsString::from).collect();
+        args.extend(["--deadline".into(), deadline.as_secs().max(1).to_string().into()]);
+        args.extend(["--parent".into(), process::id().to_string().into()]);
+        args.extend(["--max-age".into(), self.max_age.as_secs().to_string().into()]);
         args.extend(["--fsroot".into(), self.roots.fsroot().into()]);
         if let Some(nvml) = &self.nvml {
             args.extend(["--nvml".into(), nvml.into()]);
@@ -36,9 +47,6 @@ impl ProbeOptions {
     }
 }
 
-/// How long starting the program may take; it does its work in the background.
-const START: Duration = Duration::from_secs(2);
-
 /// Has the program read NVML and save a new snapshot, whatever there is now, and
 /// does not wait for that. For the start of slurmd: the machine may have changed
 /// in a way that no fingerprint shows, and the first step should not wait.
@@ -46,10 +54,9 @@ const START: Duration = Duration::from_secs(2);
 /// # Errors
 /// [`ProbeError`] if the program could not be started.
 pub fn refresh(source: &ProbeOptions) -> Result<(), ProbeError> {
-    let deadline = source.timeout.as_secs().max(1).to_string();
-    let args = ["snapshot", "--save", "--fresh", "--background", "--deadline", &deadline];
-    let args = [&args.map(OsString::from)[..], &source.args()].concat();
-    probe::run(&source.program, &args, START).map(drop)
+    let words = ["snapshot", "--save", "--fresh", "--background"];
+    let deadline = source.timeout.max(BACKGROUND_DEADLINE);
+    child::run(&source.program, &source.args(&words, deadline), START).map(drop)
 }
 
 /// Why there is no description.
@@ -58,6 +65,20 @@ pub enum LoadOrProbeError {
     /// The program gave no answer.
     #[error("cannot read this node's GPUs: {0}")]
     Probe(#[from] ProbeError),
+    /// The program says why.
+    #[error("cannot read this node's GPUs: {0}")]
+    Reading(String),
+    /// It said so a moment ago, and is not asked again so soon.
+    #[error(
+        "cannot read this node's GPUs: {message} ({age} s ago; NVML is asked again after {retry} s)",
+        retry = RETRY_AFTER.as_secs()
+    )]
+    Remembered {
+        /// Why.
+        message: String,
+        /// How long ago, in seconds.
+        age: u64,
+    },
     /// The program's answer is no snapshot.
     #[error("cannot read this node's GPUs: {program} answered wrongly: {error}")]
     Answer {
@@ -69,11 +90,10 @@ pub enum LoadOrProbeError {
 }
 
 /// Reads the saved snapshot if it can be trusted and is valid; else runs the program, which
-/// reads NVML and saves a new one. Gives the node, and why the saved one was
-/// not used.
+/// reads NVML and saves a new one. Gives the node, and why the saved one was not used.
 ///
 /// # Errors
-/// [`LoadOrProbeError`], no later than half a second after [`ProbeOptions::timeout`].
+/// [`LoadOrProbeError`], no later than two seconds after [`ProbeOptions::timeout`].
 pub fn load_or_probe(
     source: &ProbeOptions,
 ) -> Result<(Node, Option<SnapshotError>), LoadOrProbeError> {
@@ -86,13 +106,26 @@ pub fn load_or_probe(
         }
         Err(why) => why,
     };
+    let is_command = program == Path::new(child::SELF);
+    if let Some((message, age)) =
+        FailedReading::recent(roots, SystemTime::now()).filter(|_| !is_command)
+    {
+        return Err(LoadOrProbeError::Remembered { message, age });
+    }
     tracing::info!("reading NVML; the saved snapshot is not used: {why}");
-    let args = [&["snapshot", "--save", "--show"].map(OsString::from)[..], &source.args()].concat();
-    let answer = probe::run(program, &args, *timeout)?;
+    let args = source.args(&["snapshot", "--save", "--show"], *timeout);
+    let answer = child::run(program, &args, *timeout + GRACE).map_err(reading)?;
     match Snapshot::parse(&answer) {
         Ok(snapshot) => Ok((snapshot.node, Some(why))),
         Err(error) => {
             Err(LoadOrProbeError::Answer { program: program.display().to_string(), error })
         }
+    }
+}
+
+fn reading(error: ProbeError) -> LoadOrProbeError {
+    match error.program_message() {
+        Some(message) => LoadOrProbeError::Reading(message.to_owned()),
+        None => error.into(),
     }
 }

@@ -19,7 +19,7 @@ pub mod snapshot;
 pub use check::NodeError;
 pub use id_set::{IdSet, IdSetError};
 pub use link::Link;
-pub use load::{LoadOrProbeError, ProbeOptions, load_or_probe, refresh};
+pub use load::{BACKGROUND_DEADLINE, LoadOrProbeError, ProbeOptions, load_or_probe, refresh};
 pub use model::{Device, Gpu, MigInstance, Nic, Node, NumaNode, UnusableGpu};
 pub use pci::{PciAddress, PciAddressError};
 pub use probed::Probed;

@@ -63,6 +63,11 @@ impl Roots {
     pub fn snapshot(&self) -> PathBuf {
         self.run().join("node.json")
     }
+
+    /// The record of a reading of NVML that failed, /run/gpubind/failure.json.
+    pub fn failure(&self) -> PathBuf {
+        self.run().join("failure.json")
+    }
 }
 
 /// A small text file without the blanks around it; fails on one that is longer

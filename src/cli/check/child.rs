@@ -8,8 +8,11 @@ use std::time::Duration;
 use gpubind_core::child::{Output, find_program};
 use gpubind_core::trusted::{ROOT, trusted_program};
 
-/// Slurm's commands wait for up to a minute where they find no configuration.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a command of Slurm's may take that asks nobody else: to show its options or
+/// its version takes it a fraction of a second.
+const QUICK: Duration = Duration::from_secs(3);
+/// scontrol waits for slurmctld for up to a minute.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs a program that must succeed, or says in words why there is no answer. Root
 /// runs only what is root's.
@@ -39,5 +42,6 @@ pub fn slurm(
     let mut env = vec![("LC_ALL", OsString::from("C"))];
     env.extend(conf.map(|conf| (variables::SLURM_CONF, conf.as_os_str().to_owned())));
     env.extend_from_slice(more);
-    run(&program, args, &env, PATIENCE)
+    let deadline = if name == "scontrol" { PATIENCE } else { QUICK };
+    run(&program, args, &env, deadline)
 }

@@ -194,7 +194,10 @@ fn loads(setup: &Setup, line: &PluginLine) -> Finding {
     }
     let output = match child::slurm("srun", &["--help"], setup.conf_file(), &[]) {
         Ok(output) => output,
-        Err(why) => return LOADS_UNKNOWN.with(&[("why", &why)]),
+        Err(why) => {
+            let why = format!("`srun --help` gives nothing: {why}");
+            return LOADS_UNKNOWN.with(&[("why", &why)]);
+        }
     };
     if String::from_utf8_lossy(&output.stdout).contains("--gpubind=") {
         return LOADS.plain();

@@ -6,6 +6,7 @@ use std::cell::OnceCell;
 use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process;
 use std::time::{Duration, Instant};
 
 use super::args::CheckArgs;
@@ -19,6 +20,9 @@ use gpubind_core::node::{Node, Roots, procfs};
 use gpubind_core::site::{
     self, JobInfo, LoadError, Origin, PlugstackArgs, PlugstackError, SiteFile,
 };
+
+/// How much longer than its deadline the program that reads NVML may take.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// This machine and its Slurm.
 pub struct Setup {
@@ -49,7 +53,7 @@ pub struct Setup {
 /// Why the machine's GPUs are not known.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadingError {
-    #[error(transparent)]
+    #[error("{}", .0.program_message().map_or_else(|| .0.to_string(), str::to_owned))]
     Probe(#[from] ProbeError),
     #[error(transparent)]
     Answer(#[from] SnapshotError),
@@ -193,10 +197,13 @@ fn read(
     deadline: Duration,
 ) -> Result<(Node, Duration), ReadingError> {
     let words = ["snapshot", "--fresh", "--show", "--fsroot"].map(OsString::from);
-    let mut args = [&words[..], &[roots.fsroot().into()]].concat();
+    let mut args = [&words[..], &[roots.fsroot().into(), "--deadline".into()]].concat();
+    args.push(deadline.as_secs().max(1).to_string().into());
+    args.extend(["--parent".into(), process::id().to_string().into()]);
     args.extend(nvml.map(|nvml| ["--nvml".into(), nvml.into()]).into_iter().flatten());
     let begin = Instant::now();
-    let answer = gpubind_core::child::run(Path::new(SELF), &args, deadline)?;
+    // It keeps the deadline itself, and ends what hangs.
+    let answer = gpubind_core::child::run(Path::new(SELF), &args, deadline + GRACE)?;
     let took = begin.elapsed();
     Ok((Snapshot::parse(&answer)?.node, took))
 }

@@ -16,7 +16,7 @@ pub const TESTS: &[Test] = tests! {
 fn reason(cluster: &Cluster) -> &'static str {
     match cluster.kind {
         BLIND => "cannot load /nonexistent.so",
-        HANGING => "did not finish within 1 s and was killed",
+        HANGING => "NVML did not answer within 1 s",
         _ => "was killed by signal 6",
     }
 }

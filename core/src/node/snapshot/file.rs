@@ -9,14 +9,18 @@ use std::process;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::Pid;
 
 use super::{MAX_SIZE, Snapshot, SnapshotError};
 use crate::node::{Node, Roots};
 use crate::trusted::{ROOT, TrustError, folder_of, open_trusted_folder, read_trusted_with_folder};
 
-/// Why a snapshot was not written.
+/// The run folder has a few files; another one's are not gone through.
+const MOST_ENTRIES: usize = 1000;
+
+/// Why a file was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
     /// The folder cannot be made or opened.
@@ -41,30 +45,12 @@ pub enum SaveError {
 }
 
 impl Snapshot {
-    /// Replaces the file atomically: readers see the old one or the new one,
-    /// whole. File mode 0644; the folder is made with 0755 if it is missing.
+    /// Replaces the file, see [`replace`].
     ///
     /// # Errors
     /// [`SaveError`]; nothing is left behind.
     pub fn save(&self, path: &Path) -> Result<(), SaveError> {
-        let (folder, name) = (folder_of(path), file_name(path));
-        make_folder(folder)?;
-        let owner = rustix::process::geteuid().as_raw();
-        let directory = open_trusted_folder(folder, owner)?;
-        static COUNTER: AtomicU32 = AtomicU32::new(0);
-        let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let temporary = format!(".{name}.{}.{count}", process::id());
-        let written = write_new(&directory, &temporary, self.to_json().as_bytes())
-            .and_then(|()| rustix::fs::renameat(&directory, &temporary, &directory, &name));
-        if let Err(error) = written {
-            // The error that matters is the first one.
-            let _ = rustix::fs::unlinkat(&directory, &temporary, AtFlags::empty());
-            return Err(SaveError::Write { path: text(path), error: error.into() });
-        }
-        // The new file is whole and in place; a failing sync of the folder
-        // could only bring back the old one after a crash.
-        let _ = rustix::fs::fsync(&directory);
-        Ok(())
+        replace(path, self.to_json().as_bytes())
     }
 
     /// Reads the file if it can be trusted: root's own, in a folder of
@@ -106,6 +92,53 @@ impl Snapshot {
         snapshot.is_current(roots, max_age, now)?;
         Ok(snapshot)
     }
+}
+
+/// Replaces a file atomically: readers see the old one or the new one, whole. File
+/// mode 0644; the folder is made with 0755 if it is missing.
+///
+/// # Errors
+/// [`SaveError`]; nothing is left behind.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), SaveError> {
+    let (folder, name) = (folder_of(path), file_name(path));
+    make_folder(folder)?;
+    let owner = rustix::process::geteuid().as_raw();
+    let directory = open_trusted_folder(folder, owner)?;
+    remove_abandoned(&directory, &name);
+    static COUNTER: AtomicU32 = AtomicU32::new(0);
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let temporary = format!(".{name}.{}.{count}", process::id());
+    let written = write_new(&directory, &temporary, bytes)
+        .and_then(|()| rustix::fs::renameat(&directory, &temporary, &directory, &name));
+    if let Err(error) = written {
+        // The error that matters is the first one.
+        let _ = rustix::fs::unlinkat(&directory, &temporary, AtFlags::empty());
+        return Err(SaveError::Write { path: text(path), error: error.into() });
+    }
+    // The new file is whole and in place; a failing sync of the folder
+    // could only bring back the old one after a crash.
+    let _ = rustix::fs::fsync(&directory);
+    Ok(())
+}
+
+/// Removes what processes have left that were killed while they wrote this file.
+fn remove_abandoned(directory: &OwnedFd, name: &str) {
+    let Ok(entries) = Dir::read_from(directory) else { return };
+    for entry in entries.take(MOST_ENTRIES).flatten() {
+        let writer = entry.file_name().to_str().ok().and_then(|file| writer(file, name));
+        let is_gone = |writer| rustix::process::test_kill_process(writer) == Err(Errno::SRCH);
+        if writer.is_some_and(is_gone) {
+            let _ = rustix::fs::unlinkat(directory, entry.file_name(), AtFlags::empty());
+        }
+    }
+}
+
+/// The process that a temporary file's name names.
+fn writer(file: &str, name: &str) -> Option<Pid> {
+    let rest = file.strip_prefix('.')?.strip_prefix(name)?.strip_prefix('.')?;
+    let (process, count) = rest.split_once('.')?;
+    count.parse::<u32>().ok()?;
+    Pid::from_raw(process.parse().ok().filter(|process| *process > 0)?)
 }
 
 fn write_new(directory: &OwnedFd, name: &str, bytes: &[u8]) -> Result<(), Errno> {

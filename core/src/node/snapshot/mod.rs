@@ -1,5 +1,5 @@
 //! The snapshot: a node's description in a file, so that NVML is read once and
-//! not by every step.
+//! not by every step; and the record of a reading that failed.
 //!
 //! What lives here: the file's form, writing it, and deciding whether a file
 //! that is there is valid. What does not: reading NVML (the `gpubind` program
@@ -7,6 +7,7 @@
 //! slurmstepd, so nothing here trusts the file before its owner, mode and size
 //! are known.
 
+mod failure;
 mod file;
 mod fingerprint;
 
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Node, NodeError, Roots};
 use crate::trusted::TrustError;
+pub use failure::{FailedReading, RETRY_AFTER};
 pub use file::{SaveError, make_folder};
 pub use fingerprint::Fingerprint;
 
@@ -25,6 +27,10 @@ pub const SCHEMA: u32 = 2;
 /// How old a snapshot may be where nothing else is said: a downed NVLink or a
 /// lost GPU changes no fingerprint.
 pub const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How old a snapshot may be in which GPUs are unusable: one that is well again changes
+/// no fingerprint either, and should be used soon.
+pub const UNUSABLE_MAX_AGE: Duration = Duration::from_secs(5 * 60);
 
 /// The largest file that is read; a real one has some kilobytes per GPU.
 pub const MAX_SIZE: usize = 4 * 1024 * 1024;
@@ -68,6 +74,12 @@ pub enum SnapshotError {
         /// The allowed age in seconds.
         max: u64,
     },
+    /// Taken a while ago, with GPUs that could not be used.
+    #[error(
+        "the snapshot is {0} s old and lists GPUs that could not be used; such a one is valid for {max} s",
+        max = UNUSABLE_MAX_AGE.as_secs()
+    )]
+    Unusable(u64),
     /// Taken in the future.
     #[error("the snapshot was taken {0} s in the future: the clock was set back")]
     Future(u64),
@@ -120,8 +132,8 @@ impl Snapshot {
     /// Whether the snapshot still describes the machine below `roots`.
     ///
     /// # Errors
-    /// [`SnapshotError::TooOld`], [`SnapshotError::Future`] or
-    /// [`SnapshotError::Stale`].
+    /// [`SnapshotError::TooOld`], [`SnapshotError::Unusable`],
+    /// [`SnapshotError::Future`] or [`SnapshotError::Stale`].
     pub fn is_current(
         &self,
         roots: &Roots,
@@ -134,6 +146,9 @@ impl Snapshot {
             .ok_or_else(|| SnapshotError::Future(self.taken_at.saturating_sub(now)))?;
         if age > max_age.as_secs() {
             return Err(SnapshotError::TooOld { age, max: max_age.as_secs() });
+        }
+        if !self.node.unusable.is_empty() && age > UNUSABLE_MAX_AGE.as_secs() {
+            return Err(SnapshotError::Unusable(age));
         }
         match self.fingerprint.difference(&Fingerprint::take(roots)) {
             Some(what) => Err(SnapshotError::Stale(what)),
