@@ -67,7 +67,7 @@ fn check_names_what_is_wrong(cluster: &Cluster) {
     let lines = lines(&ran);
     let (check, code, words) = match cluster.kind {
         LOST => ("usable-gpus", 1, "GPU 2 at 0000:03:00.0 (NVML code 15)"),
-        HANGING => ("nvml", 2, "did not finish within 1 s and was killed"),
+        HANGING => ("nvml", 2, "NVML did not answer within 1 s"),
         _ => ("plugin-line", 2, "loads spank_gpubind.so"),
     };
     let text = lines.iter().find(|line| line.1 == check).unwrap().2;
