@@ -329,6 +329,33 @@ fn arguments_and_the_site_file_are_read_as_the_plugin_reads_them() {
 }
 
 #[test]
+fn tables_of_the_site_file_that_change_nothing_are_named() {
+    let Some(host) = well() else { return };
+    host.change("etc/slurm.conf", "NodeName", "PartitionName=pilot,big Nodes=n1\nNodeName");
+    host.write("etc/gpubind.toml", "[partition.pilot]\nmode = \"single\"\n");
+    assert_eq!(host.check().not_ok(), []);
+    host.write("etc/gpubind.toml", "[partition.pilto]\nmode = \"single\"\n");
+    let none = "has [partition.pilto], but slurm.conf has no such partition (pilot, big)";
+    host.finds("warning", "site-policy", &["without effect: ", none]);
+    let tables =
+        "ids = \"index\"\n[partition.big]\nids = \"uuid\"\n[constraint.x]\nmode = \"first\"\n";
+    host.write("etc/gpubind.toml", tables);
+    assert_eq!(host.check().not_ok(), []);
+    host.plugin_line("optional", "ids=index mode=auto");
+    let ids = "plugstack.conf:1 sets ids for all jobs, so ids in [partition.big] of ";
+    let mode = "plugstack.conf:1 sets mode for all jobs, so mode in [constraint.x] of ";
+    host.finds("warning", "site-policy", &[ids, mode]);
+}
+
+#[test]
+fn a_slurm_conf_that_is_named_must_be_there() {
+    let Some(host) = well() else { return };
+    let said = host.check_with(&["--slurm-conf", "/nonexistent/slurm.conf"]);
+    assert_eq!((said.code, said.lines.len()), (Some(2), 0), "{said:?}");
+    assert!(said.stderr.starts_with("gpubind: cannot read /nonexistent/slurm.conf: "), "{said:?}");
+}
+
+#[test]
 fn the_plugins_file_must_be_roots_and_loadable() {
     let Some(host) = well() else { return };
     let file = host.path("lib/spank_gpubind.so");
@@ -691,7 +718,7 @@ fn a_machine_without_slurm_or_gpus_has_notes_only() {
         let mut command = Command::new(PROGRAM);
         // Without scontrol and srun on the search path.
         command.args(["check", "--fsroot", root, "--nvml", "/nonexistent.so"]).env("PATH", root);
-        command.args(["--config", "/etc/gpubind.toml", "--slurm-conf"]).arg(conf).output().unwrap()
+        command.args(["--config", "/etc/gpubind.toml"]).env("SLURM_CONF", conf).output().unwrap()
     };
     let output = run(&folder.path().join("none.conf"));
     let text = String::from_utf8(output.stdout).unwrap();

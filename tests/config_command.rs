@@ -46,7 +46,7 @@ impl Site {
     fn run(&self, request: Option<&str>, args: &[&str]) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gpubind"));
         command.arg("config").arg("--plugstack").arg(self.path("plugstack.conf")).args(args);
-        command.env_remove("SLURM_GPUBIND").env_remove("SLURM_CONF");
+        command.env_remove("SLURM_GPUBIND").env("SLURM_CONF", self.path("slurm.conf"));
         command.envs(request.map(|request| ("SLURM_GPUBIND", request)));
         let output = command.output().unwrap();
         Ran {
@@ -192,4 +192,19 @@ fn a_plugstack_without_the_plugin_is_told_and_the_rest_is_shown() {
     let ran = site.run(None, &[]);
     assert_eq!(ran.code, Some(1), "a file that is named must be there");
     assert!(ran.stderr.contains("there is no file"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_table_that_changes_nothing_is_reported_and_the_rest_is_shown() {
+    let Some(site) = Site::new(TOML, "ids=index") else { return };
+    fs::write(site.path("slurm.conf"), "PartitionName=small Nodes=n1\n").unwrap();
+    let ran = site.run(None, &[]);
+    assert_eq!(ran.code, Some(0));
+    let said: Vec<&str> = ran.stderr.lines().collect();
+    assert_eq!(said.len(), 2, "{}", ran.stderr);
+    assert!(said[0].starts_with("gpubind: without effect: ") && said[0].ends_with("(small)"));
+    assert!(
+        said[1].contains("conf.d/gpubind.conf:2 sets ids for all jobs, so ids in [partition.big]")
+    );
+    assert!(ran.stdout.lines().any(|line| line.starts_with("exclude")), "{}", ran.stdout);
 }

@@ -30,7 +30,8 @@ const ALL_TEXTS: [&str; 4] = [
 ];
 
 /// Files with many similar messages, and what the one row says that stands for all.
-const GROUPS: [(&str, &str); 8] = [
+const GROUPS: [(&str, &str); 9] = [
+    ("src/cli/site_policy.rs", "without effect: WHY"),
     ("src/slurm/gres_rules.rs", "slurmd does not start: gres.conf, WHY"),
     ("topo-text/src/error.rs", "FILE: line N, row GPU0: …, and the like"),
     ("machine/src/", "FILE: line N: … (a machine file, .toml)"),

@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use super::ending::{CommandError, Failure};
 use super::output;
-use crate::slurm::{PlugstackFile, plugstack_path};
+use super::site_policy::idle_tables;
+use crate::slurm::{PlugstackFile, SlurmConf, plugstack_path};
 use gpubind_core::request::{Request, RequestError};
 use gpubind_core::site::{
     EffectiveSettings, JobInfo, Layer, LoadError, Origin, PlugstackArgs, PlugstackError, TomlForm,
@@ -69,6 +70,9 @@ pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitCode, CommandEr
     let named = args.config.clone();
     let path = named.unwrap_or_else(|| plugstack.site(None, &job).config);
     let file = load(&path).map_err(ConfigError::Site)?;
+    let slurm = slurm_conf().and_then(|path| SlurmConf::read(&path).ok());
+    let idle = file.iter().flat_map(|file| idle_tables(&path, file, &plugstack, slurm.as_ref()));
+    idle.for_each(|idle| eprintln!("gpubind: without effect: {idle}"));
     let variable = variable().map_err(ConfigError::Variable)?;
     let mut layers = file.as_ref().map_or_else(Vec::new, |file| file.layers(&job));
     layers.extend([&plugstack.layer, &variable]);
@@ -91,8 +95,7 @@ pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitCode, CommandEr
 /// The plugin's arguments. That nothing loads the plugin here is reported, but
 /// no error: this may be a machine where one tries a site file.
 fn plugstack(named: Option<&Path>) -> Result<PlugstackArgs, ConfigError> {
-    let slurm_conf = env::var_os(variables::SLURM_CONF).map(PathBuf::from);
-    let path = named.map_or_else(|| plugstack_path(slurm_conf.as_deref()), Path::to_owned);
+    let path = named.map_or_else(|| plugstack_path(slurm_conf().as_deref()), Path::to_owned);
     let found = PlugstackFile::read(&path);
     if named.is_some() && found.files.is_empty() {
         let problems = found.problems.iter().map(ToString::to_string);
@@ -118,6 +121,12 @@ fn plugstack(named: Option<&Path>) -> Result<PlugstackArgs, ConfigError> {
         return Ok(args);
     }
     Err(ConfigError::Plugstack(errors.iter().map(PlugstackError::to_string).collect()))
+}
+
+/// The file that the variable SLURM_CONF names, else the one in a usual place.
+fn slurm_conf() -> Option<PathBuf> {
+    let named = env::var_os(variables::SLURM_CONF).filter(|value| !value.is_empty());
+    named.map(PathBuf::from).or_else(|| SlurmConf::usual_places().1.map(Path::to_owned))
 }
 
 /// What the user's SLURM_GPUBIND says.

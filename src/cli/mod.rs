@@ -12,6 +12,7 @@ mod machine_args;
 mod output;
 mod plan;
 mod report;
+mod site_policy;
 mod snapshot;
 mod topo;
 

@@ -158,6 +158,15 @@ impl SlurmConf {
         }
     }
 
+    /// The names of the partitions, but DEFAULT.
+    pub fn partitions(&self) -> Vec<String> {
+        let names = self.lines.iter().filter(|line| line.begins_with("PartitionName"));
+        let names =
+            names.flat_map(|line| line.value("PartitionName").unwrap_or_default().split(','));
+        let names = names.map(str::trim).filter(|name| !name.eq_ignore_ascii_case("DEFAULT"));
+        names.map(str::to_owned).collect()
+    }
+
     /// The entry of the node with this name, or of the first one on this host: a
     /// node's name and its host's differ where NodeHostname says so.
     pub fn node(&self, name: Option<&str>, host: &str) -> Option<NodeEntry> {

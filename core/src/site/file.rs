@@ -130,6 +130,14 @@ impl SiteFile {
         Ok(file)
     }
 
+    /// What the tables set, each with its name as in `partition.NAME`.
+    pub fn tables(&self) -> impl Iterator<Item = (String, &Layer)> {
+        let named = |kind: &'static str| move |(name, layer)| (format!("{kind}.{name}"), layer);
+        let partitions = self.partitions.iter().map(named(PARTITION));
+        let constraints = self.constraints.iter().map(|(name, layer)| (name, layer));
+        partitions.chain(constraints.map(named(CONSTRAINT)))
+    }
+
     /// The layers that hold for a job, the weakest first: the file's own keys, its
     /// partition's, its constraint's. Of several constraints that match, a later
     /// one in the file wins.

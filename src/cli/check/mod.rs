@@ -30,7 +30,7 @@ mod tasks;
 use std::io::Write;
 use std::process::ExitCode;
 
-use super::ending::{CommandError, complain};
+use super::ending::{CommandError, USAGE, complain};
 pub use args::CheckArgs;
 pub use message::{Level, Message};
 use setup::Setup;
@@ -52,7 +52,10 @@ pub fn check_messages() -> impl Iterator<Item = &'static Message> {
 /// # Errors
 /// [`CommandError`].
 pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, CommandError> {
-    let setup = Setup::gather(args);
+    let setup = match Setup::gather(args) {
+        Ok(setup) => setup,
+        Err(error) => return Ok(complain(&error, USAGE)),
+    };
     let groups = [
         plugin::checks(&setup),
         programs::checks(&setup),

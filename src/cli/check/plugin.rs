@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::child;
 use super::message::{Finding, messages};
 use super::setup::Setup;
+use crate::cli::site_policy::idle_tables;
 use crate::slurm::{PluginLine, PlugstackProblem, release_version};
 use gpubind_core::trusted::{ROOT, trusted_program};
 use gpubind_core::variables;
@@ -44,6 +45,8 @@ messages! {
         "fix {place}; until then such a word is ignored";
 
     POLICY = Ok, "site-policy", "{file} is understood";
+    POLICY_IDLE = Warning, "site-policy", "without effect: {why}",
+        "fix the table's name, or take the argument out of plugstack.conf";
     POLICY_NONE = Ok, "site-policy", "there is no {file}, so the built-in settings hold";
     POLICY_WRONG = Warning, "site-policy", "ignoring {file}: {why}",
         "fix that line; until then the plugin acts as if there were no such file";
@@ -149,7 +152,15 @@ fn arguments(setup: &Setup, line: &PluginLine) -> Finding {
 fn policy(setup: &Setup) -> Finding {
     let (path, file) = &setup.site_file;
     match file {
-        Ok(Some(_)) => POLICY.with(&[("file", &path.display())]),
+        Ok(Some(file)) => {
+            let slurm = setup.slurm.as_ref().ok();
+            let idle = idle_tables(path, file, &setup.plugin_args, slurm);
+            let idle: Vec<String> = idle.iter().map(ToString::to_string).collect();
+            match idle.is_empty() {
+                true => POLICY.with(&[("file", &path.display())]),
+                false => POLICY_IDLE.with(&[("why", &idle.join("; "))]),
+            }
+        }
         Ok(None) => POLICY_NONE.with(&[("file", &path.display())]),
         Err(error) => POLICY_WRONG.with(&[("file", &path.display()), ("why", &error.why)]),
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::args::CheckArgs;
 use super::child;
 use crate::cli::snapshot::VERSION_MISMATCH;
-use crate::slurm::{NodeEntry, SlurmConf};
+use crate::slurm::{NodeEntry, ReadError, SlurmConf};
 use crate::slurm::{PluginLine, PlugstackFile, release};
 use gpubind_core::child::{ProbeError, SELF};
 use gpubind_core::node::snapshot::{Snapshot, SnapshotError};
@@ -40,6 +40,8 @@ pub struct Setup {
     pub site: site::Site,
     /// The site file that was looked for, and whether it counts.
     pub site_file: (PathBuf, Result<Option<SiteFile>, LoadError>),
+    /// The plugin's arguments.
+    pub plugin_args: PlugstackArgs,
     /// Words that are no arguments of the plugin.
     pub wrong_args: Vec<PlugstackError>,
     /// The machine's file tree.
@@ -69,8 +71,14 @@ impl ReadingError {
 
 impl Setup {
     /// Looks at everything.
-    pub fn gather(args: &CheckArgs) -> Setup {
-        let slurm = slurm_conf(args.slurm_conf.as_deref());
+    ///
+    /// # Errors
+    /// A file that is named cannot be read.
+    pub fn gather(args: &CheckArgs) -> Result<Setup, ReadError> {
+        let slurm = match &args.slurm_conf {
+            Some(named) => Ok(SlurmConf::read(named)?),
+            None => slurm_conf(),
+        };
         let conf = slurm.as_ref().ok();
         let name = env::var(variables::NODE_NAME).ok();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -99,7 +107,7 @@ impl Setup {
         let nvml = args.machine.nvml.clone().or_else(|| site.nvml.clone());
         let release = slurm_release(conf.and_then(|conf| conf.file.as_deref()));
         let reading = read(&roots, nvml.as_deref(), site.probe_timeout);
-        Setup {
+        Ok(Setup {
             slurm,
             release,
             entry,
@@ -107,11 +115,12 @@ impl Setup {
             is_slurms,
             site,
             site_file: (path, file),
+            plugin_args: plugin,
             wrong_args,
             roots,
             reading,
             folders: OnceCell::new(),
-        }
+        })
     }
 
     /// The line that loads the plugin.
@@ -156,11 +165,11 @@ impl Setup {
     }
 }
 
-fn slurm_conf(named: Option<&Path>) -> Result<SlurmConf, String> {
+fn slurm_conf() -> Result<SlurmConf, String> {
     let read = |path: &Path| SlurmConf::read(path).map_err(|error| error.to_string());
     let variable =
         env::var_os(variables::SLURM_CONF).filter(|value| !value.is_empty()).map(PathBuf::from);
-    if let Some(path) = named.map(Path::to_owned).or(variable) {
+    if let Some(path) = variable {
         return read(&path);
     }
     let (usual, there) = SlurmConf::usual_places();
