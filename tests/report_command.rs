@@ -7,6 +7,7 @@ use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use gpubind_core::node::IdSet;
 use nvml_support::Fake;
 use serde_json::Value;
 
@@ -236,6 +237,19 @@ fn two_that_have_the_same_gpu_fail_and_the_others_pass() {
         );
     }
     assert!(outputs.iter().all(|output| output.status.code() == Some(1)));
+}
+
+#[test]
+fn what_unbound_ranks_share_is_one_short_line() {
+    let fake = machine("two-cpu");
+    for (rank, output) in workers(&fake, "unbound", 8, |_| CHECKED[3..].to_vec()).iter().enumerate()
+    {
+        let others: IdSet = (0..8).filter(|other| *other != rank).collect();
+        let said = text(&output.stderr);
+        let shared =
+            format!("GPUs 0-7 are shared with ranks {others}, and nobody asked for `share`\n");
+        assert!(said.ends_with(&shared) && said.len() < 200, "{said}");
+    }
 }
 
 #[test]

@@ -96,21 +96,26 @@ fn available_cpus(rank_info: &RankInfo, env: &dyn Fn(&str) -> Option<String>) ->
     of_job.unwrap_or(usize::MAX).min(of_launcher)
 }
 
-/// One sentence for each device that another rank has too.
+/// One sentence for the devices that the same other ranks have too.
 fn shared(announcement: &Announcement, others: &[Announcement]) -> Vec<String> {
-    let sentence = |own: &Own| {
-        let have: Vec<String> =
-            others.iter().filter(|other| other.own.contains(own)).map(name).collect();
-        let uuid = own.uuid.as_ref().map_or_else(String::new, |uuid| format!(" ({uuid})"));
-        (!have.is_empty()).then(|| {
-            format!(
-                "GPU {}{uuid} is shared with {}, and nobody asked for `share`",
-                own.index,
-                have.join(", ")
-            )
-        })
+    let mut groups: Vec<(String, Vec<&Own>)> = Vec::new();
+    for own in &announcement.own {
+        let have = others.iter().filter(|other| other.own.contains(own));
+        let Some(have) = names(have) else { continue };
+        match groups.iter_mut().find(|(known, _)| *known == have) {
+            Some((_, devices)) => devices.push(own),
+            None => groups.push((have, vec![own])),
+        }
+    }
+    let sentence = |(have, devices): (String, Vec<&Own>)| {
+        let own = match devices.as_slice() {
+            [Own { index, uuid: Some(uuid) }] => format!("GPU {index} ({uuid}) is"),
+            [Own { index, uuid: None }] => format!("GPU {index} is"),
+            several => format!("GPUs {} are", list(several.iter().map(|own| own.index as usize))),
+        };
+        format!("{own} shared with {have}, and nobody asked for `share`")
     };
-    announcement.own.iter().filter_map(sentence).collect()
+    groups.into_iter().map(sentence).collect()
 }
 
 /// Ranks that have fewer CPUs between them than they are.
@@ -120,21 +125,32 @@ fn crowded(
     available: usize,
 ) -> Option<String> {
     let cpus = &announcement.cpus;
-    let have: Vec<String> = others.iter().filter(|other| other.cpus == *cpus).map(name).collect();
-    (!cpus.is_empty() && have.len() + 1 > cpus.count()).then(|| {
-        format!(
-            "its CPUs {cpus} are those of {}, too: {} on {}, though there are {available}: a script \
-             or a tool has moved them, such as one that takes LOCAL_RANK for a CPU",
-            have.join(", "),
-            count(have.len() + 1, "rank"),
-            count(cpus.count(), "CPU")
-        )
-    })
+    let have = others.iter().filter(|other| other.cpus == *cpus);
+    let ranks = have.clone().count() + 1;
+    let have = names(have).filter(|_| !cpus.is_empty() && ranks > cpus.count())?;
+    Some(format!(
+        "its CPUs {cpus} are those of {have}, too: {} on {}, though there are {available}: a script \
+         or a tool has moved them, such as one that takes LOCAL_RANK for a CPU",
+        count(ranks, "rank"),
+        count(cpus.count(), "CPU")
+    ))
 }
 
-fn name(other: &Announcement) -> String {
-    match other.rank {
-        Some(rank) => format!("rank {rank}"),
-        None => format!("local rank {}", other.local_rank),
-    }
+/// `rank 3`, or `ranks 0-2,5`; local ranks where there are no others.
+fn names<'a>(others: impl Iterator<Item = &'a Announcement> + Clone) -> Option<String> {
+    let ranks: Option<Vec<usize>> = others.clone().map(|it| Some(it.rank? as usize)).collect();
+    let (kind, ranks) = match ranks {
+        Some(ranks) => ("rank", ranks),
+        None => ("local rank", others.map(|other| other.local_rank).collect()),
+    };
+    let plural = match ranks.len() {
+        0 => return None,
+        1 => "",
+        _ => "s",
+    };
+    Some(format!("{kind}{plural} {}", list(ranks.into_iter())))
+}
+
+fn list(numbers: impl Iterator<Item = usize>) -> String {
+    numbers.collect::<IdSet>().to_string()
 }

@@ -265,7 +265,7 @@ fn fails(cluster: &Cluster, options: &[&str], command: &[&str], ranks: usize, pa
 fn report_check_finds_what_is_wrong(cluster: &Cluster) {
     let fails = |options: &[&str], ranks, part| fails(cluster, options, &CHECK, ranks, part);
     let step = ["-n4", "--gpus-per-node=4"];
-    fails(&step, 4, "is shared with rank");
+    fails(&step, 4, "GPUs 0-3 are shared with ranks ");
     let shared = ["-n8", "--gpus-per-node=4", "--gpu-bind=spank"];
     fails(&shared, 8, "and nobody asked for `share`");
     let prolog = cluster.folder().join("prolog.sh");
@@ -309,7 +309,7 @@ fn report_check_finds_a_node_without_the_plugin(cluster: &Cluster) {
     };
     asked("single", 2);
     // Not bound, not asked for: they share, and that is all.
-    fails(cluster, &step, &CHECK, 2, "is shared with rank");
+    fails(cluster, &step, &CHECK, 2, "GPUs 0-1 are shared with rank ");
     fails(cluster, &step, &CHECK, 0, "was asked for");
 }
 
