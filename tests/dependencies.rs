@@ -32,8 +32,7 @@ const SHIPPED: [&str; 3] = ["gpubind", "spank-gpubind", "gpubind-worker"];
 
 /// Crates of which the shipped programs' sources hold two versions, and the crate that
 /// brings the older one.
-const TWICE: [(&str, &str); 6] = [
-    ("hashbrown", "ordered-multimap"),
+const TWICE: [(&str, &str); 5] = [
     ("linux-raw-sys", "rustix"),
     ("rustix", "crossterm"),
     ("syn", "thiserror-impl"),

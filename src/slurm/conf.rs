@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use nodeset::{NodeSet, Parser, Resolver};
-
-use super::gres_rules::parse_count;
+use super::gres_line::parse_count;
+use super::hosts::hosts;
 use super::lines::{Line, Lines, ReadError};
 use crate::slurm::Distribution;
 
@@ -16,9 +15,6 @@ const THINGS: [&str; 5] = ["NodeName", "PartitionName", "NodeSet", "DownNodes", 
 /// node's copy where slurmctld hands out the configuration; the source's default.
 const PLACES: [&str; 3] =
     ["/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf", "/usr/local/etc/slurm.conf"];
-
-/// No cluster has more nodes in one line; a mistyped range must not fill the memory.
-const MOST_NODES: usize = 100_000;
 
 /// slurm.conf, or what `scontrol show config` says of it.
 #[derive(Debug, Default)]
@@ -199,14 +195,6 @@ impl SlurmConf {
 
 fn short(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
-}
-
-/// The names in a host list such as `gpu[01-16],big1`; none where it is not one.
-pub(super) fn hosts(list: &str) -> Vec<String> {
-    // Slurm's lists have no groups, so no group files are read.
-    let resolver = Resolver::default();
-    let parsed: Result<NodeSet, _> = Parser::with_resolver(&resolver, None).parse(list);
-    parsed.map_or_else(|_| Vec::new(), |names| names.iter().take(MOST_NODES).collect())
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use super::conf::hosts;
-use super::gres_rules::{GresRefusal, parse_count, refusal};
+use super::gres_line::{GresLine, parse_count};
+use super::gres_rules::{GresRefusal, refusal};
+use super::hosts::hosts;
 use super::lines::{Line, Lines, ReadError};
 use gpubind_core::node::IdSet;
 
@@ -33,31 +34,6 @@ pub struct GresLinks {
     /// `None` where it is not a list of numbers with one -1, which Slurm ignores, or reads
     /// as a shorter one if an entry is empty.
     pub counts: Option<Vec<i64>>,
-}
-
-/// A line of `Name=gpu`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GresLine {
-    /// Its number in the file.
-    pub number: usize,
-    /// `Type=`.
-    pub kind: Option<String>,
-    /// How many GPUs its files are.
-    pub devices: usize,
-    /// `Count=` as written.
-    pub count: Option<String>,
-    /// Whether it has File= and MultipleFiles=.
-    pub has_both_files: bool,
-}
-
-impl GresLine {
-    /// How many GPUs it lists.
-    pub fn gpus(&self) -> u64 {
-        match self.devices {
-            0 => self.count.as_deref().and_then(parse_count).unwrap_or(1),
-            devices => devices as u64,
-        }
-    }
 }
 
 impl GresGpu {
@@ -93,7 +69,7 @@ pub struct NodeGres {
 pub fn read(path: &Path, node: Option<&str>) -> Result<NodeGres, ReadError> {
     let lines = Lines::read(path)?.lines;
     let gres = of_lines(&lines, node);
-    Ok(NodeGres { refusal: refusal(&lines, &gres), ..gres })
+    Ok(NodeGres { refusal: refusal(&lines, &gres.lines), ..gres })
 }
 
 pub(super) fn of_lines(lines: &[Line], node: Option<&str>) -> NodeGres {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::gres::{GresLine, NodeGres};
+use super::gres_line::{GresLine, parse_count};
 use super::lines::Line;
 
 /// The keys of a line of gres.conf, in small letters.
@@ -69,10 +69,10 @@ pub enum GresTypeProblem {
 }
 
 /// The first thing for which slurmd refuses the file. `lines` are all of the file's,
-/// whatever node they are for: slurmd reads them all.
-pub fn refusal(lines: &[Line], gres: &NodeGres) -> Option<GresRefusal> {
+/// whatever node they are for: slurmd reads them all. `of_node` are the node's own.
+pub fn refusal(lines: &[Line], of_node: &[GresLine]) -> Option<GresRefusal> {
     let of_lines = lines.iter().find_map(line_refusal);
-    of_lines.or_else(|| gres.lines.iter().find_map(count_refusal)).or_else(|| mixed(&gres.lines))
+    of_lines.or_else(|| of_node.iter().find_map(count_refusal)).or_else(|| mixed(of_node))
 }
 
 fn line_refusal(line: &Line) -> Option<GresRefusal> {
@@ -104,21 +104,6 @@ fn count_refusal(line: &GresLine) -> Option<GresRefusal> {
     }
 }
 
-/// A number, with K, M, G, T or P behind it (src/common/slurm_protocol_api.c, suffix_mult).
-pub(super) fn parse_count(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let power = match text.get(digits.len()..)?.to_ascii_lowercase().as_str() {
-        "" => 0,
-        "k" | "kib" => 1,
-        "m" | "mib" => 2,
-        "g" | "gib" => 3,
-        "t" | "tib" => 4,
-        "p" | "pib" => 5,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1024_u64.checked_pow(power)?)
-}
-
 fn mixed(lines: &[GresLine]) -> Option<GresRefusal> {
     let find = |wanted: bool, has: fn(&GresLine) -> bool| {
         lines.iter().find(|line| has(line) == wanted).map(|line| line.number)
@@ -137,7 +122,12 @@ fn mixed(lines: &[GresLine]) -> Option<GresRefusal> {
 }
 
 /// How gres.conf's GPUs differ in type from slurm.conf's, as (type, count).
-pub fn type_problem(gres: &NodeGres, slurm: &[(Option<String>, u64)]) -> Option<GresTypeProblem> {
+/// `is_detected`: AutoDetect finds the types.
+pub fn type_problem(
+    lines: &[GresLine],
+    is_detected: bool,
+    slurm: &[(Option<String>, u64)],
+) -> Option<GresTypeProblem> {
     let typed: Vec<&str> = slurm.iter().filter_map(|(kind, _)| kind.as_deref()).collect();
     if typed.is_empty() {
         // Then gres.conf's types are left out.
@@ -150,9 +140,8 @@ pub fn type_problem(gres: &NodeGres, slurm: &[(Option<String>, u64)]) -> Option<
         let all = typed.iter().map(|kind| format!("gpu:{kind}"));
         all.collect::<Vec<_>>().join(" and ")
     };
-    let is_detected = gres.autodetect.is_some();
     let mut listed: BTreeMap<&str, u64> = BTreeMap::new();
-    for line in &gres.lines {
+    for line in lines {
         match line.kind.as_deref() {
             Some(kind) if typed.contains(&kind) => *listed.entry(kind).or_default() += line.gpus(),
             Some(kind) => {
@@ -164,7 +153,7 @@ pub fn type_problem(gres: &NodeGres, slurm: &[(Option<String>, u64)]) -> Option<
             None => return Some(GresTypeProblem::Untyped { line: line.number, types: types() }),
         }
     }
-    if is_detected || gres.lines.is_empty() {
+    if is_detected || lines.is_empty() {
         return None;
     }
     let mut given: BTreeMap<&str, u64> = BTreeMap::new();
@@ -184,7 +173,7 @@ pub fn type_problem(gres: &NodeGres, slurm: &[(Option<String>, u64)]) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use super::super::gres::of_lines;
+    use super::super::gres::{NodeGres, of_lines};
     use super::super::lines::Lines;
     use super::*;
 
@@ -199,7 +188,7 @@ mod tests {
 
     fn refused(text: &str) -> String {
         let (lines, gres) = read(text);
-        refusal(&lines, &gres).map_or_else(String::new, |refusal| refusal.to_string())
+        refusal(&lines, &gres.lines).map_or_else(String::new, |refusal| refusal.to_string())
     }
 
     #[test]
@@ -246,7 +235,9 @@ mod tests {
                 .iter()
                 .map(|(kind, count)| ((!kind.is_empty()).then(|| (*kind).to_owned()), *count));
             let slurm: Vec<_> = slurm.collect();
-            type_problem(&read(text).1, &slurm).map_or_else(String::new, |found| found.to_string())
+            let gres = read(text).1;
+            let problem = type_problem(&gres.lines, gres.autodetect.is_some(), &slurm);
+            problem.map_or_else(String::new, |found| found.to_string())
         };
         let eight = [("h100", 8)];
         let typed = |kind: &str| format!("Name=gpu Type={kind} File=/dev/nvidia[0-7]\n");

@@ -20,7 +20,9 @@
 mod conf;
 mod gres;
 mod gres_comparison;
+mod gres_line;
 mod gres_rules;
+mod hosts;
 mod layout;
 mod lines;
 mod placement;
@@ -29,8 +31,9 @@ mod release;
 mod single;
 
 pub use conf::{NodeEntry, SlurmConf};
-pub use gres::{GresGpu, GresLine, GresLinks, NodeGres, expand, read as read_gres};
+pub use gres::{GresGpu, GresLinks, NodeGres, expand, read as read_gres};
 pub use gres_comparison::{GresComparison, Misplaced, compare_gres};
+pub use gres_line::GresLine;
 pub use gres_rules::{GresRefusal, GresTypeProblem, type_problem};
 pub use layout::{Distribution, LayoutError, TaskLayout, cores, layout, sockets};
 pub use lines::{Line, Lines, ReadError};

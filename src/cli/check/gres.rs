@@ -115,7 +115,7 @@ fn lines(setup: &Setup, gres: &NodeGres) -> Finding {
 }
 
 fn types(entry: &NodeEntry, gres: &NodeGres) -> Finding {
-    match type_problem(gres, &entry.gpu_types()) {
+    match type_problem(&gres.lines, gres.autodetect.is_some(), &entry.gpu_types()) {
         None => TYPES.plain(),
         Some(why @ GresTypeProblem::More { .. }) => TYPES_MORE.with(&[("why", &why)]),
         Some(why) => TYPES_WRONG.with(&[("why", &why)]),

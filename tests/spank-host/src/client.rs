@@ -11,12 +11,12 @@ use std::process::Command;
 
 use clap::Parser;
 
+use crate::error::StepError;
 use crate::options;
 use crate::output;
 use crate::plugin::Plugin;
 use crate::settings::{Program, Settings};
 use crate::state::{Context, state};
-use crate::step::StepError;
 
 /// This program's own command line, for its second start.
 const HANDED_OVER: &str = "SPANK_HOST_SETTINGS";

@@ -1,9 +1,9 @@
 //! slurmd, and the processes in which it runs plugins around a job.
 
+use crate::error::StepError;
 use crate::plugin::Plugin;
 use crate::settings::{Program, Settings};
 use crate::state::{Context, state};
-use crate::step::StepError;
 
 /// Runs the hooks.
 pub fn run(settings: &Settings) -> Result<bool, StepError> {

@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::io;
 use std::path::Path;
 
-use crate::state::c_string;
+use crate::c_string::c_string;
 
 /// The strings, and pointers to them with a null at the end.
 #[derive(Debug, Default)]

@@ -5,8 +5,9 @@
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 
-use crate::options::{self, Registered, SpankOption};
+use crate::options;
 use crate::plugin::{HANDLE, HOOKS};
+use crate::registered::{Registered, SpankOption};
 use crate::state::{Context, State, state};
 
 /// enum spank_err and slurm_errno.h.

@@ -7,9 +7,11 @@
 //! The functions and their error codes are those of slurm/spank.h; the order is that of
 //! src/slurmd/slurmstepd/mgr.c and task.c (slurmstepd) and src/srun/srun.c.
 
+mod c_string;
 mod client;
 mod daemon;
 mod environment;
+mod error;
 mod exports;
 mod items;
 mod log;
@@ -17,6 +19,7 @@ mod mark;
 mod options;
 mod output;
 mod plugin;
+mod registered;
 mod settings;
 mod state;
 mod step;

@@ -2,8 +2,8 @@
 
 use std::ffi::{CString, c_char, c_int};
 
+use crate::c_string::c_string;
 use crate::settings::Marks;
-use crate::state::c_string;
 
 unsafe extern "C" {
     safe fn spank_host_has_callgrind() -> c_int;

@@ -1,46 +1,10 @@
 //! Options that the plugin registers, and their values.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null;
 
-use crate::state::{Context, c_string, state};
-
-/// struct spank_option.
-#[repr(C)]
-pub struct SpankOption {
-    pub name: *const c_char,
-    pub arginfo: *const c_char,
-    pub usage: *const c_char,
-    pub has_arg: c_int,
-    pub val: c_int,
-    pub callback: Option<Callback>,
-}
-
-type Callback = unsafe extern "C" fn(c_int, *const c_char, c_int) -> c_int;
-
-/// An option that a plugin has registered.
-#[derive(Debug, Clone)]
-pub struct Registered {
-    pub name: CString,
-    val: c_int,
-    callback: Option<Callback>,
-    pub value: Option<CString>,
-}
-
-impl Registered {
-    /// Copies what the plugin gives; `None` if it has no name.
-    ///
-    /// # Safety
-    /// The name is null or a C string.
-    pub unsafe fn new(option: &SpankOption) -> Option<Registered> {
-        if option.name.is_null() {
-            return None;
-        }
-        // SAFETY: not null, so a C string.
-        let name = unsafe { CStr::from_ptr(option.name) }.to_owned();
-        Some(Registered { name, val: option.val, callback: option.callback, value: None })
-    }
-}
+use crate::c_string::c_string;
+use crate::state::{Context, state};
 
 /// Gives the plugin the values of `NAME=VALUE` words, as Slurm does between
 /// slurm_spank_init and slurm_spank_init_post_opt. False where a callback fails or there

@@ -4,10 +4,11 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::c_string::c_string;
 use crate::environment::Environment;
 use crate::mark;
 use crate::settings::{Marks, Settings, StepSettings};
-use crate::state::{Context, c_string, state};
+use crate::state::{Context, state};
 
 /// All hooks of spank.h, in the order in which they run.
 pub const HOOKS: [&str; 12] = [

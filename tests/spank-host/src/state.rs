@@ -4,7 +4,7 @@ use std::ffi::{CString, c_int};
 use std::sync::{Mutex, MutexGuard};
 
 use crate::environment::Environment;
-use crate::options::Registered;
+use crate::registered::Registered;
 
 /// Where a plugin is loaded: enum spank_context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,13 +84,4 @@ static STATE: Mutex<State> = Mutex::new(State {
 /// The state; to be let go before the plugin is called, which asks for it again.
 pub fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-/// A C string of a text, up to its first NUL.
-pub fn c_string(text: impl Into<Vec<u8>>) -> CString {
-    let mut bytes: Vec<u8> = text.into();
-    if let Some(end) = bytes.iter().position(|byte| *byte == 0) {
-        bytes.truncate(end);
-    }
-    CString::new(bytes).unwrap_or_default()
 }

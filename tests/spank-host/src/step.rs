@@ -5,24 +5,15 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use crate::c_string::c_string;
 use crate::environment::Environment;
+use crate::error::StepError;
 use crate::options;
 use crate::output;
-use crate::plugin::{Plugin, PluginError};
+use crate::plugin::Plugin;
 use crate::settings::Settings;
-use crate::state::{Context, Task, c_string, state};
+use crate::state::{Context, Task, state};
 use crate::task::{self, Child};
-
-/// Why a step cannot be run.
-#[derive(Debug, thiserror::Error)]
-pub enum StepError {
-    /// The plugin.
-    #[error(transparent)]
-    Plugin(#[from] PluginError),
-    /// A system call.
-    #[error("cannot {0}: {1}")]
-    System(&'static str, #[source] io::Error),
-}
 
 /// Runs all steps; false where a hook of any did not return 0.
 pub fn run_all(settings: &Settings) -> Result<bool, StepError> {

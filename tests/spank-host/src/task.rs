@@ -6,11 +6,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use crate::error::StepError;
 use crate::output;
 use crate::plugin::Plugin;
 use crate::settings::Settings;
 use crate::state::{Task, state};
-use crate::step::StepError;
 
 /// What a task whose program cannot be started ends with.
 const NOT_STARTED: c_int = 127;
