@@ -210,6 +210,77 @@ fn fresh_needs_to_be_told_what_for_and_shows_without_keeping() {
     assert!(!host.file().exists());
 }
 
+/// A slurm.conf and a gres.conf for this machine.
+fn slurm(host: &Host, slurm_conf: &str, gres_conf: &str) -> PathBuf {
+    let folder = host.fake.path().join("slurm");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("slurm.conf"), slurm_conf).unwrap();
+    fs::write(folder.join("gres.conf"), gres_conf).unwrap();
+    folder
+}
+
+#[test]
+fn slurms_order_of_gpus_is_kept_and_another_gres_conf_makes_it_stale() {
+    if !root() {
+        return;
+    }
+    let host = Host::new("hgx-h100", "");
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let conf = format!("NodeName=n1 NodeHostname={name} Gres=gpu:7\n");
+    let folder = slurm(&host, &conf, "include more.conf\n");
+    let more = folder.join("more.conf");
+    fs::write(&more, "Name=gpu File=/dev/nvidia[1-7]\n").unwrap();
+    let take = |args: &[&str]| {
+        let slurm_conf = folder.join("slurm.conf");
+        let output = host.command(args).env("SLURM_CONF", slurm_conf).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        Snapshot::parse(&output.stdout).unwrap().node.gres_minors
+    };
+    assert_eq!(take(&["--save", "--show"]), Some((1..8).collect()));
+    // Whoever reads it needs no SLURM_CONF.
+    host.ok(&["--show"]);
+    assert_eq!(host.reads(), 1);
+    fs::write(&more, "Name=gpu File=/dev/nvidia[7,0-3,6-5,4,5]\n").unwrap();
+    let error = host.fails(&["--show"]);
+    assert!(error.contains("stale: gres.conf changed"), "{error}");
+    assert_eq!(take(&["--save", "--show"]), Some(vec![7, 0, 1, 2, 3, 4, 5]));
+    // In a container there may be no such file.
+    fs::rename(&folder, folder.with_file_name("gone")).unwrap();
+    host.ok(&["--show"]);
+    assert_eq!(host.reads(), 2);
+    let mut hidden = host.command(&["--save", "--fresh", "--show"]);
+    let output = hidden.env("SLURM_CONF", folder.join("slurm.conf")).output().unwrap();
+    assert_eq!(Snapshot::parse(&output.stdout).unwrap().node.gres_minors, None);
+    fs::rename(folder.with_file_name("gone"), &folder).unwrap();
+    let error = host.fails(&["--show"]);
+    assert!(error.contains("stale: gres.conf changed"), "it has appeared: {error}");
+}
+
+#[test]
+fn of_several_nodes_on_a_host_only_what_is_common_is_known() {
+    let host = Host::new("hgx-h100", "");
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let minors = |gres: [u32; 2], gres_conf: &str, of: Option<&str>| {
+        let line =
+            |at: usize| format!("NodeName=n{at} NodeHostname={name} Gres=gpu:{}\n", gres[at]);
+        let folder = slurm(&host, &[line(0), line(1)].concat(), gres_conf);
+        let mut command = host.command(&["--fresh", "--show"]);
+        command.env("SLURM_CONF", folder.join("slurm.conf")).env_remove("SLURMD_NODENAME");
+        command.envs(of.map(|name| ("SLURMD_NODENAME", name)));
+        let output = command.output().unwrap();
+        Snapshot::parse(&output.stdout).unwrap().node.gres_minors
+    };
+    let for_all = "Name=gpu File=/dev/nvidia[0-7]\n";
+    assert_eq!(minors([8, 8], for_all, None), Some((0..8).collect()));
+    assert_eq!(minors([8, 7], for_all, None), None);
+    assert_eq!(minors([8, 7], for_all, Some("n0")), Some((0..8).collect()));
+    assert_eq!(minors([8, 7], for_all, Some("n1")), None);
+    let for_each =
+        "NodeName=n0 Name=gpu File=/dev/nvidia[0-3]\nNodeName=n1 Name=gpu File=/dev/nvidia[4-7]\n";
+    assert_eq!(minors([4, 4], for_each, None), None);
+    assert_eq!(minors([4, 4], for_each, Some("n1")), Some(vec![4, 5, 6, 7]));
+}
+
 /// As the plugin runs it.
 fn probe(host: &Host, deadline: Duration) -> Result<Vec<u8>, ProbeError> {
     let mut args = vec!["snapshot".into(), "--save".into(), "--show".into()];

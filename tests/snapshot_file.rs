@@ -96,6 +96,7 @@ fn node() -> Node {
         profile: Some("3g.20gb".to_owned()),
     }];
     Node {
+        gres_minors: None,
         gpus,
         links: vec![vec![Link::Same, Link::NvLink(12)], vec![Link::Unknown, Link::Same]],
         unusable: Vec::new(),

@@ -33,6 +33,7 @@ impl Machine {
                 .collect(),
             numa: self.numa.clone(),
             driver: Some(self.driver.clone()),
+            gres_minors: None,
         }
     }
 

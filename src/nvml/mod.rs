@@ -133,5 +133,13 @@ pub fn read(library: Option<&Path>, roots: &Roots) -> Result<Node, NvmlError> {
     let links = links::matrix(&session, &handles, &addresses, hidden, &pci, &machine);
     let nics = sysfs::nics(roots, &pci, machine.single());
     let driver = session.sys_driver_version().ok();
-    Ok(Node { gpus, links, unusable: placed.unusable, nics, numa: machine.numa, driver })
+    Ok(Node {
+        gpus,
+        links,
+        unusable: placed.unusable,
+        nics,
+        numa: machine.numa,
+        driver,
+        gres_minors: None,
+    })
 }

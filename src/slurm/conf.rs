@@ -90,7 +90,7 @@ impl SlurmConf {
     /// # Errors
     /// [`ReadError`] if the file itself cannot be read.
     pub fn read(path: &Path) -> Result<SlurmConf, ReadError> {
-        let Lines { lines, missing } = Lines::read(path)?;
+        let Lines { lines, missing, .. } = Lines::read(path)?;
         Ok(SlurmConf { file: Some(path.to_owned()), missing, lines })
     }
 
@@ -191,6 +191,29 @@ impl SlurmConf {
         }
         None
     }
+
+    /// The names of all nodes on a host: there are several where it runs several slurmd.
+    pub fn names_on(&self, host: &str) -> Vec<String> {
+        let host = short(host);
+        let lines = self.lines.iter().filter(|line| line.begins_with("NodeName"));
+        let names = lines.flat_map(|line| {
+            let names = hosts(line.value("NodeName").unwrap_or_default());
+            let of = line.value("NodeHostname").map_or_else(|| names.clone(), hosts);
+            let is_here = |at: usize| {
+                // One host for all of them, or one for each.
+                of.get(at)
+                    .or(of.first().filter(|_| of.len() == 1))
+                    .is_some_and(|it| short(it) == host)
+            };
+            names
+                .into_iter()
+                .enumerate()
+                .filter(|(at, _)| is_here(*at))
+                .map(|(_, name)| name)
+                .collect::<Vec<_>>()
+        });
+        names.filter(|name| !name.eq_ignore_ascii_case("DEFAULT")).collect()
+    }
 }
 
 fn short(name: &str) -> &str {
@@ -219,6 +242,18 @@ mod tests {
         assert_eq!(conf.distribution(), Distribution::Block);
         assert_eq!(conf.value("PlugStackConfig"), None);
         assert_eq!(SlurmConf::default().distribution(), Distribution::Cyclic);
+    }
+
+    #[test]
+    fn a_host_may_run_several_nodes() {
+        let conf = conf(
+            "NodeName=DEFAULT Gres=gpu:1\nNodeName=gpu[1-2]\nNodeName=a[0-1] NodeHostname=box\n\
+             NodeName=b[0-1] NodeHostname=box.site,gpu2.site\nNodeName=gpu2-extra NodeHostname=gpu2\n",
+        );
+        assert_eq!(conf.names_on("gpu1.site"), ["gpu1"]);
+        assert_eq!(conf.names_on("box"), ["a0", "a1", "b0"]);
+        assert_eq!(conf.names_on("gpu2"), ["gpu2", "b1", "gpu2-extra"]);
+        assert_eq!(conf.names_on("none"), [""; 0]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! gres.conf: which GPUs Slurm believes one node to have (gres.conf(5)).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::gres_line::{GresLine, parse_count};
 use super::gres_rules::{GresRefusal, refusal};
@@ -59,6 +59,8 @@ pub struct NodeGres {
     pub refusal: Option<GresRefusal>,
     /// Lines that name nodes were passed over because the node's name is not known.
     pub passed_over: bool,
+    /// The files that were read.
+    pub files: Vec<PathBuf>,
 }
 
 /// Reads gres.conf for a node; without a name, the lines for all nodes.
@@ -67,9 +69,9 @@ pub struct NodeGres {
 /// [`ReadError`] if the file cannot be read. Included files that cannot are left
 /// out.
 pub fn read(path: &Path, node: Option<&str>) -> Result<NodeGres, ReadError> {
-    let lines = Lines::read(path)?.lines;
+    let Lines { lines, files, .. } = Lines::read(path)?;
     let gres = of_lines(&lines, node);
-    Ok(NodeGres { refusal: refusal(&lines, &gres.lines), ..gres })
+    Ok(NodeGres { refusal: refusal(&lines, &gres.lines), files, ..gres })
 }
 
 pub(super) fn of_lines(lines: &[Line], node: Option<&str>) -> NodeGres {

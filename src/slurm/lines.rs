@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// How deep files may include each other: a file that includes itself must end.
 const DEPTH: usize = 8;
+/// No configuration has more files: one that includes itself twice must end soon.
+const FILES: usize = 256;
 /// No configuration file is larger; a wrong path must not fill the memory.
 const SIZE: u64 = 64 * 1024 * 1024;
 
@@ -56,6 +58,8 @@ pub struct Lines {
     pub lines: Vec<Line>,
     /// Included files that cannot be read.
     pub missing: Vec<ReadError>,
+    /// The files that were read, in this order.
+    pub files: Vec<PathBuf>,
 }
 
 impl Lines {
@@ -71,9 +75,10 @@ impl Lines {
 
     fn take(&mut self, path: &Path, depth: usize) -> Result<(), ReadError> {
         let text = text_of(path).map_err(|error| ReadError { path: path.to_owned(), error })?;
+        self.files.push(path.to_owned());
         for (number, line) in joined(&text) {
             match included(&line) {
-                Some(name) if depth > 0 => {
+                Some(name) if depth > 0 && self.files.len() < FILES => {
                     // Relative to the file, as Slurm has it for slurm.conf's own folder.
                     let file = path.parent().unwrap_or(Path::new("/")).join(name);
                     if let Err(error) = self.take(&file, depth - 1) {

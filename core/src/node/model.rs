@@ -19,6 +19,9 @@ pub struct Node {
     pub numa: Vec<NumaNode>,
     /// NVIDIA driver version, as `nvmlSystemGetDriverVersion` tells it.
     pub driver: Option<String>,
+    /// N of /dev/nvidiaN of each of Slurm's GPUs, by gres index, where gres.conf says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gres_minors: Option<Vec<u32>>,
 }
 
 /// One GPU.

@@ -4,6 +4,7 @@
 //! stdout also where it cannot be kept, so that a step is never worse off for a
 //! full or read-only /run.
 
+mod gres;
 mod lock;
 mod reader;
 mod start;

@@ -15,13 +15,14 @@ use rustix::process::{
     set_child_subreaper, set_parent_process_death_signal, setrlimit, wait,
 };
 
+use super::gres::GresOrder;
 use super::start;
 use crate::cli::ending::warn;
 use crate::cli::machine_args::MachineArgs;
 use crate::nvml;
 use gpubind_core::child::{ProbeError, run_self};
-use gpubind_core::node::Roots;
 use gpubind_core::node::snapshot::{Fingerprint, Snapshot, SnapshotError};
+use gpubind_core::node::{Node, Roots};
 
 /// The most memory that reading NVML may take: a hundred times what it needs.
 const MEMORY: u64 = 2 * 1024 * 1024 * 1024;
@@ -175,6 +176,11 @@ pub(super) fn answer(
     let fingerprint = Fingerprint::take(&roots);
     let code = match nvml::read(machine.nvml.as_deref(), &roots) {
         Ok(node) => {
+            let order = GresOrder::read(&node, &roots);
+            let fingerprint = fingerprint.with_gres(&order.files);
+            // One that is changed meanwhile would not be noticed.
+            let is_same = GresOrder::read(&node, &roots) == order;
+            let node = Node { gres_minors: order.minors.filter(|_| is_same), ..node };
             let snapshot = Snapshot::new(node, fingerprint, SystemTime::now());
             let written = out.write_all(snapshot.to_json().as_bytes()).and_then(|()| out.flush());
             i32::from(written.is_err())

@@ -152,6 +152,7 @@ impl Snapshot {
         }
         match self.fingerprint.difference(&Fingerprint::take(roots)) {
             Some(what) => Err(SnapshotError::Stale(what)),
+            None if self.fingerprint.has_other_gres() => Err(SnapshotError::Stale("gres.conf")),
             None => Ok(()),
         }
     }
