@@ -5,15 +5,18 @@
 //! (src/common/parse_config.c, `s_p_parse_file`). What cannot be read is reported and
 //! passed over: Slurm is the one to refuse a file, this only looks at it.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags};
 
 /// How deep files may include each other: a file that includes itself must end.
 const DEPTH: usize = 8;
 /// No configuration has more files: one that includes itself twice must end soon.
-const FILES: usize = 256;
+pub(super) const FILES: usize = 256;
 /// No configuration file is larger; a wrong path must not fill the memory.
-const SIZE: u64 = 64 * 1024 * 1024;
+const SIZE: u64 = 16 * 1024 * 1024;
 
 /// One line that holds pairs; lines that a backslash joins are one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +51,7 @@ pub struct ReadError {
     /// The file.
     pub path: PathBuf,
     /// Why.
-    pub error: std::io::Error,
+    pub error: io::Error,
 }
 
 /// A file's lines, with those of the files that it includes in their places.
@@ -98,13 +101,17 @@ impl Lines {
     }
 }
 
-fn text_of(path: &Path) -> std::io::Result<String> {
-    let length = fs::metadata(path)?.len();
-    if length > SIZE {
-        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, "it is too large"));
+/// A configuration file's text; comments may be in any encoding.
+pub(super) fn text_of(path: &Path) -> io::Result<String> {
+    // NONBLOCK: opening a FIFO must not wait for a writer.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::from(rustix::fs::openat(CWD, path, flags, Mode::empty())?);
+    let mut bytes = Vec::new();
+    file.take(SIZE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > SIZE {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is too large"));
     }
-    // Comments may be in any encoding.
-    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Lines without comments, joined where a backslash says so, with the number of

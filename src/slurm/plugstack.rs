@@ -5,12 +5,12 @@
 //! and tabs and know no quotes, `include` takes one glob pattern, relative to the
 //! file that it stands in, and a line that cannot be understood is skipped.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use glob::{MatchOptions, glob_with};
 
+use super::lines::{FILES, text_of};
 use crate::slurm::SlurmConf;
 
 /// The name of gpubind's plugin file, wherever it lies.
@@ -80,7 +80,10 @@ pub enum PlugstackProblem {
         pattern: String,
     },
     /// Files that include each other without end.
-    #[error("{}:{line}: includes are nested more than {MAX_DEPTH} deep", file.display())]
+    #[error(
+        "{}:{line}: includes are nested more than {MAX_DEPTH} deep, or are more than {FILES} files",
+        file.display()
+    )]
     Depth {
         /// The file.
         file: PathBuf,
@@ -114,9 +117,9 @@ impl PlugstackFile {
     }
 
     fn take_file(&mut self, path: &Path, depth: usize) {
-        let text = match fs::read(path) {
+        let text = match text_of(path) {
             // Slurm reads bytes; what is not UTF-8 is no word of ours.
-            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.problems.push(PlugstackProblem::Missing(path.to_owned()));
                 return;
@@ -154,7 +157,7 @@ impl PlugstackFile {
     }
 
     fn include(&mut self, file: &Path, line: usize, pattern: &str, depth: usize) {
-        if depth >= MAX_DEPTH {
+        if depth >= MAX_DEPTH || self.files.len() >= FILES {
             self.problems.push(PlugstackProblem::Depth { file: file.to_owned(), line });
             return;
         }
@@ -179,7 +182,11 @@ impl PlugstackFile {
                 pattern: pattern.to_owned(),
             });
         }
-        paths.iter().for_each(|path| self.take_file(path, depth + 1));
+        for path in &paths {
+            if self.files.len() < FILES {
+                self.take_file(path, depth + 1);
+            }
+        }
     }
 }
 
@@ -195,6 +202,8 @@ pub fn plugstack_path(slurm_conf: Option<&Path>) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     /// A folder with these files; the first is read.

@@ -17,6 +17,7 @@ mod check;
 mod cluster;
 mod cpu_sets;
 mod gres;
+mod gres_order;
 mod kinds_of_steps;
 mod modes;
 mod quiet;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         allocation::TESTS,
         cpu_sets::TESTS,
         gres::TESTS,
+        gres_order::TESTS,
         uuids::TESTS,
         tools::TESTS,
         trouble::TESTS,
