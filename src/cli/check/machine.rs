@@ -170,12 +170,13 @@ fn snapshot(setup: &Setup) -> Finding {
 /// A fingerprint does not show a lost GPU or a downed NVLink.
 fn differ(now: &Node, kept: &Node) -> bool {
     let sees_all = !now.unusable.iter().any(|gpu| gpu.code == NO_PERMISSION);
-    let persistence_apart = |node: &Node| {
-        let mut node = node.clone();
+    let hardware = |node: &Node| {
+        // Slurm's order has a state of its own, and slurmd may have another gres.conf.
+        let mut node = Node { gres_minors: None, ..node.clone() };
         node.gpus.iter_mut().for_each(|gpu| gpu.persistence = Probed::Unsupported);
         node
     };
-    sees_all && persistence_apart(now) != persistence_apart(kept)
+    sees_all && hardware(now) != hardware(kept)
 }
 
 fn words(age: Duration) -> String {
