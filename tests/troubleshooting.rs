@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use gpubind::cli::check_messages;
 
 /// What stands before the text of a message.
-const MARKS: [&str; 8] = [
+const MARKS: [&str; 9] = [
     "#[error(",
     "say::error(",
     "say::user(",
@@ -18,6 +18,7 @@ const MARKS: [&str; 8] = [
     " say(",
     "refuse(",
     "complain(",
+    " warn(",
 ];
 
 /// Files whose other texts are shown as well, by way of a value: what `report --check`

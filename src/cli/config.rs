@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use comfy_table::Table;
 use serde::Serialize;
 
-use super::ending::{CommandError, Failure};
+use super::ending::{CommandError, Failure, warn};
 use super::output;
 use super::site_policy::idle_tables;
 use crate::slurm::{PlugstackFile, SlurmConf, plugstack_path};
@@ -72,7 +72,7 @@ pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitCode, CommandEr
     let file = load(&path).map_err(ConfigError::Site)?;
     let slurm = slurm_conf().and_then(|path| SlurmConf::read(&path).ok());
     let idle = file.iter().flat_map(|file| idle_tables(&path, file, &plugstack, slurm.as_ref()));
-    idle.for_each(|idle| eprintln!("gpubind: without effect: {idle}"));
+    idle.for_each(|idle| warn(&format!("without effect: {idle}")));
     let variable = variable().map_err(ConfigError::Variable)?;
     let mut layers = file.as_ref().map_or_else(Vec::new, |file| file.layers(&job));
     layers.extend([&plugstack.layer, &variable]);
@@ -102,18 +102,16 @@ fn plugstack(named: Option<&Path>) -> Result<PlugstackArgs, ConfigError> {
         return Err(ConfigError::Plugstack(problems.collect()));
     }
     for problem in &found.problems {
-        eprintln!("gpubind: {problem}");
+        warn(problem);
     }
     let mut ours = found.gpubind();
     let Some(line) = ours.next() else {
-        eprintln!("gpubind: no line of {} loads the plugin", path.display());
+        warn(&format!("no line of {} loads the plugin", path.display()));
         return Ok(PlugstackArgs::default());
     };
     for other in ours {
         let (file, line) = (other.file.display(), other.line);
-        eprintln!(
-            "gpubind: {file}:{line}: loads the plugin a second time; remove one of the lines"
-        );
+        warn(&format!("{file}:{line}: loads the plugin a second time; remove one of the lines"));
     }
     let origin = Origin::Plugstack(Some((line.file.clone(), line.line)));
     let (args, errors) = PlugstackArgs::read(line.args.iter().map(String::as_str), &origin);

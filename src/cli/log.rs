@@ -10,6 +10,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use super::ending::warn;
 use gpubind_core::variables;
 
 /// How much to say.
@@ -28,10 +29,10 @@ impl LogArgs {
         let named = match named.trim() {
             "" => LevelFilter::OFF,
             level => level.parse().unwrap_or_else(|_| {
-                eprintln!(
-                    "gpubind: ignoring {}: `{level}` is none of error, warn, info, debug and trace",
+                warn(&format!(
+                    "ignoring {}: `{level}` is none of error, warn, info, debug and trace",
                     variables::OPTION_LOG
-                );
+                ));
                 LevelFilter::OFF
             }),
         };
@@ -43,7 +44,9 @@ impl LogArgs {
         };
         let level = least.max(counted).max(named);
         if level > LevelFilter::OFF {
-            let lines = tracing_subscriber::fmt().event_format(PlainLine).with_max_level(level);
+            // An error of writing would itself be reported on stderr, and panic.
+            let lines = tracing_subscriber::fmt().log_internal_errors(false);
+            let lines = lines.event_format(PlainLine).with_max_level(level);
             lines.with_writer(io::stderr).init();
         }
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tracing::level_filters::LevelFilter;
 
-use super::ending::{CommandError, USAGE, complain};
+use super::ending::{CommandError, USAGE, complain, warn};
 use super::host::host;
 use super::machine_args::MachineArgs;
 use super::output;
@@ -242,7 +242,7 @@ fn tell(outcome: &Outcome, rank_info: &RankInfo, settings: &Settings) -> Result<
 }
 
 fn say(text: &str) {
-    eprintln!("gpubind: {text}");
+    warn(&text);
 }
 
 /// What changes in the environment; `--dry-run --json` prints it.

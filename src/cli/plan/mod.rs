@@ -27,7 +27,7 @@ mod table;
 use std::io::Write;
 use std::process::ExitCode;
 
-use super::ending::{CommandError, USAGE, complain};
+use super::ending::{CommandError, USAGE, complain, warn};
 use super::{output, topo};
 pub use args::PlanArgs;
 use error::PlanCommandError;
@@ -79,7 +79,7 @@ fn show(
     }
     // The same words as in the job itself.
     for warning in &scenario.warnings {
-        eprintln!("gpubind: {warning}");
+        warn(warning);
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use super::alone::Inspected;
 use super::exchange::exchange;
 use super::gather::{Report, is_sharing_wanted};
 use super::peers::{self, peer_group};
+use crate::cli::ending::warn;
 use gpubind_core::node::IdSet;
 use gpubind_core::step::{RankInfo, cpus_of};
 use gpubind_core::variables;
@@ -54,11 +55,11 @@ pub fn check(
     let mut findings = Findings { wrong: inspected.findings(), no_reply: vec![] };
     let uid = rustix::process::getuid().as_raw();
     let Some(group) = peer_group(rank_info, uid, || peers::launcher(rank_info), env) else {
-        eprintln!(
-            "gpubind: {} does not tell how many ranks this node has; cannot tell whether they \
+        warn(&format!(
+            "{} does not tell how many ranks this node has; cannot tell whether they \
              share GPUs",
             rank_info.source
-        );
+        ));
         return Ok(findings);
     };
     let own =

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::ending::{CommandError, Failure, complain};
+use super::ending::{CommandError, Failure, complain, warn};
 use super::machine_args::MachineArgs;
 use super::output;
 use check::Findings;
@@ -86,7 +86,7 @@ pub enum ReportError {
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<ExitCode, CommandError> {
     let node = args.machine.node_within(Duration::from_secs(args.deadline));
     if let Err(error) = &node {
-        eprintln!("gpubind: the node's GPUs are unknown: {error}");
+        warn(&format!("the node's GPUs are unknown: {error}"));
     }
     let env = |name: &str| env::var(name).ok();
     let rank_info = rank_info(&env);
@@ -133,11 +133,11 @@ fn judge(findings: &Findings, host: &str, rank: Option<u32>, wait: u64) -> ExitC
     let who = rank.map_or_else(|| format!("on {host}"), |rank| format!("rank {rank} on {host}"));
     if !findings.no_reply.is_empty() {
         let silent: Vec<String> = findings.no_reply.iter().map(usize::to_string).collect();
-        eprintln!(
-            "gpubind: {who}: no answer from local ranks {} within {wait} s; cannot tell whether \
+        warn(&format!(
+            "{who}: no answer from local ranks {} within {wait} s; cannot tell whether \
              they share this GPU",
             silent.join(",")
-        );
+        ));
     }
     if findings.wrong.is_empty() {
         return ExitCode::SUCCESS;

@@ -10,7 +10,7 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use super::ending::{CommandError, Failure};
+use super::ending::{CommandError, Failure, warn};
 use super::machine_args::MachineArgs;
 use super::output;
 use crate::{ReadAnyError, read_any};
@@ -117,7 +117,7 @@ pub(super) fn from_file(path: &Path) -> Result<Node, TopoError> {
     let (node, warnings) = read_any(&String::from_utf8_lossy(&bytes))
         .map_err(|error| TopoError::Content { path: name.clone(), error })?;
     for warning in warnings {
-        eprintln!("gpubind: {name}: {warning}");
+        warn(&format!("{name}: {warning}"));
     }
     Ok(node)
 }
