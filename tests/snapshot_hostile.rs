@@ -469,3 +469,92 @@ fn an_answer_is_still_taken_where_the_library_hangs_at_the_process_s_end() {
     assert!(output.status.success());
     assert_eq!(Snapshot::parse(&output.stdout).unwrap().node, fake.machine.to_node());
 }
+
+/// Succeeds at everything, and means nothing by it: all bits set, no text ends.
+const GARBAGE: &str = r#"
+typedef void *D; typedef unsigned U;
+#define FILL(p, n) (memset((p), 0xff, (n)), 0)
+int nvmlInit_v2(void) { return 0; }
+int nvmlShutdown(void) { return 0; }
+int nvmlSystemGetDriverVersion(char *s, U n) { return FILL(s, n); }
+int nvmlDeviceGetCount_v2(U *n) { *n = COUNT; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(U i, D *d) { *d = (D)(long)(i + 1); return 0; }
+int nvmlDeviceGetName(D d, char *s, U n) { return FILL(s, n); }
+int nvmlDeviceGetUUID(D d, char *s, U n) { return FILL(s, n); }
+int nvmlDeviceGetPciInfo_v3(D d, char *p) { return FILL(p, 68); }
+int nvmlDeviceGetMinorNumber(D d, U *n) { return FILL(n, 4); }
+int nvmlDeviceGetMigMode(D d, U *a, U *b) { return FILL(a, 4), FILL(b, 4); }
+int nvmlDeviceGetMaxMigDeviceCount(D d, U *n) { return FILL(n, 4); }
+int nvmlDeviceGetMigDeviceHandleByIndex(D d, U i, D *m) { *m = (D)(long)(i + 1); return 0; }
+int nvmlDeviceGetGpuInstanceId(D d, U *n) { return FILL(n, 4); }
+int nvmlDeviceGetComputeInstanceId(D d, U *n) { return FILL(n, 4); }
+int nvmlDeviceGetCpuAffinityWithinScope(D d, U n, long *s, U c) { return FILL(s, n * 8); }
+int nvmlDeviceGetMemoryAffinity(D d, U n, long *s, U c) { return FILL(s, n * 8); }
+int nvmlDeviceGetNumaNodeId(D d, U *n) { return FILL(n, 4); }
+int nvmlDeviceGetPersistenceMode(D d, U *n) { return FILL(n, 4); }
+int nvmlDeviceGetTopologyCommonAncestor(D a, D b, U *l) { return FILL(l, 4); }
+int nvmlDeviceGetP2PStatus(D a, D b, U i, U *s) { return FILL(s, 4); }
+int nvmlDeviceGetNvLinkCapability(D d, U l, U c, U *r) { return FILL(r, 4); }
+int nvmlDeviceGetNvLinkState(D d, U l, U *s) { *s = 1; return 0; }
+int nvmlDeviceGetNvLinkRemoteDeviceType(D d, U l, U *t) { return FILL(t, 4); }
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(D d, U l, char *p) { return FILL(p, 68); }
+"#;
+
+#[test]
+fn answers_that_mean_nothing_end_in_a_line_or_in_a_node_that_is_consistent() {
+    for count in ["1", "2", "4294967295u"] {
+        let host = Host::new(&format!("#define COUNT {count}\n{GARBAGE}"));
+        let begin = Instant::now();
+        let output = host.run(20);
+        assert!(begin.elapsed() < Duration::from_secs(20), "{count}: {:?}", begin.elapsed());
+        let said = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => drop(Snapshot::parse(&output.stdout).unwrap()),
+            code => {
+                assert_eq!((code, said.lines().count()), (Some(1), 1), "{count}: {said}");
+                assert!(!said.contains("crashed") && !said.contains("panicked"), "{said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_machine_whose_gpus_are_all_lost_or_forbidden_is_described() {
+    let Some(()) = root() else { return };
+    let node = |faults: &str| {
+        let fake = Fake::with("two-cpu", &format!("[faults]\n{faults}"));
+        let source = source(fake.path(), fake.library(), 20);
+        let node = load_or_probe(&source).unwrap().0;
+        (node, fake.roots().snapshot().exists())
+    };
+    let (lost, is_kept) = node("lost = [0, 1, 2, 3, 4, 5, 6, 7]");
+    assert_eq!((lost.gpus.len(), lost.unusable.len(), is_kept), (0, 8, true));
+    assert!(lost.unusable.iter().all(|gpu| gpu.code == 15));
+    let (forbidden, is_kept) = node("forbidden = [0, 1, 2, 3, 4, 5, 6, 7]");
+    assert_eq!((forbidden.gpus.len(), forbidden.unusable.len()), (0, 8));
+    assert!(!is_kept, "another process may see more");
+}
+
+#[test]
+fn a_run_folder_that_is_full_or_read_only_costs_a_warning() {
+    let Some(()) = root() else { return };
+    let fake = Fake::with("two-cpu", "");
+    let run = fake.roots().run();
+    fs::create_dir_all(&run).unwrap();
+    for (options, why) in [("size=4k", "No space left on device"), ("ro", "Read-only file system")]
+    {
+        // Mounted for this command only.
+        let script = format!(
+            "mount -t tmpfs -o mode=755,{options} tmpfs {0} && \
+             {{ head -c 100000 /dev/zero >{0}/fill 2>/dev/null; exec \"$@\"; }}",
+            run.display()
+        );
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &script, "sh", PROGRAM, "snapshot"]);
+        command.args(["--save", "--show", "--fsroot"]).arg(fake.path());
+        let output = command.arg("--nvml").arg(fake.library()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains(why), "{options}: {said}");
+        assert_eq!(Snapshot::parse(&output.stdout).unwrap().node, fake.machine.to_node());
+    }
+}

@@ -225,3 +225,38 @@ fn a_process_that_ignores_sigchld_still_gets_the_output() {
     let output = String::from_utf8_lossy(&inner.stdout);
     assert!(output.contains("1 passed"), "{output}");
 }
+
+/// A daemon that is out of descriptors gets an error, and loses none of those it has.
+#[test]
+fn a_process_that_is_out_of_descriptors_is_told_so() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const INNER: &str = "GPUBIND_TEST_FEW_DESCRIPTORS";
+    const NAME: &str = "a_process_that_is_out_of_descriptors_is_told_so";
+    if std::env::var_os(INNER).is_none() {
+        if Script::new("").is_some() {
+            let inner = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", NAME])
+                .env(INNER, "1")
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&inner.stdout);
+            assert!(said.contains("1 passed"), "{said}");
+        }
+        return;
+    }
+    let script = Script::new("echo fine").unwrap();
+    let open = || fs::read_dir("/proc/self/fd").unwrap().count() as u64 - 1;
+    let (before, limit) = (open(), getrlimit(Resource::Nofile));
+    for more in 0..6 {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(before + more), ..limit }).unwrap();
+        let ran = script.run(&[], LONG);
+        setrlimit(Resource::Nofile, limit).unwrap();
+        match ran {
+            // The child has the limit, too: a shell needs more than it has got.
+            Ok(_) | Err(ProbeError::Exit { .. }) => assert!(more > 0, "it needs at least one"),
+            Err(error) => assert!(error.to_string().contains("Too many open files"), "{error}"),
+        }
+        assert_eq!(open(), before);
+    }
+    assert_eq!(script.run(&[], LONG).unwrap(), b"fine\n");
+}

@@ -16,6 +16,7 @@ mod allocation;
 mod check;
 mod cluster;
 mod cpu_sets;
+mod faults;
 mod gres;
 mod gres_order;
 mod kinds_of_steps;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         uuids::TESTS,
         tools::TESTS,
         trouble::TESTS,
+        faults::TESTS,
         check::TESTS,
         site::TESTS,
         quiet::TESTS,

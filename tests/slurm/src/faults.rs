@@ -1,0 +1,444 @@
+//! One fault after the other on one node, each with what is expected of a step: that it
+//! runs, what its tasks get, and what the user is told. Whatever is wrong, the node stays
+//! in service, with the plugin `optional` or `required`.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::cluster::{Cluster, Kind, each, ours};
+use crate::trial::{Test, tests};
+
+/// The node that everything happens to.
+const FAULTY: Kind = Kind::new(
+    "t-fault",
+    &["--machine", "two-cpu", "--nodes", "1", "--plugstack", "probe-timeout=1"],
+);
+
+pub const TESTS: &[Test] = tests! {
+    [FAULTY]: nvml_that_fails, snapshots_that_are_not_valid, programs_that_do_not_answer,
+        site_files_and_arguments_that_are_wrong;
+};
+
+/// What a step of eight tasks on eight GPUs is to get.
+#[derive(Clone, Copy)]
+enum Expect {
+    /// Each task its own GPU, and not a word.
+    Bound,
+    /// The same, with one warning.
+    BoundWith(&'static str),
+    /// Each task the GPU of its number, and one warning that affinity is unknown, why.
+    InOrder(&'static str),
+}
+use Expect::{Bound, BoundWith, InOrder};
+
+/// The files of the node that a fault changes.
+struct Node {
+    folder: PathBuf,
+}
+
+impl Node {
+    fn snapshot(&self) -> PathBuf {
+        self.folder.join("root/run/gpubind/node.json")
+    }
+
+    fn run_folder(&self) -> PathBuf {
+        self.folder.join("root/run/gpubind")
+    }
+
+    fn library(&self) -> PathBuf {
+        self.folder.join("root/nvml/libnvidia-ml.so.1")
+    }
+
+    fn site_file(&self) -> PathBuf {
+        self.folder.join("etc/gpubind.toml")
+    }
+
+    /// A program of the node's own, in place of gpubind's.
+    fn program(&self) -> PathBuf {
+        self.folder.join("program")
+    }
+
+    fn write(&self, file: &str, change: impl Fn(&str) -> String) {
+        let path = self.folder.join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, change(&text)).unwrap();
+    }
+
+    fn fails(&self, faults: &str) {
+        self.write("root/nvml/machine.toml", |text| format!("{text}\n[faults]\n{faults}\n"));
+        // NVML is asked where there is no snapshot.
+        remove(&self.snapshot());
+    }
+
+    fn edit_snapshot(&self, change: impl Fn(&str) -> String) {
+        self.write("root/run/gpubind/node.json", change);
+    }
+
+    fn arguments(&self, more: &str) {
+        self.write("etc/plugstack.conf", |text| format!("{} {more}\n", text.trim_end()));
+    }
+
+    /// The node starts this script where it should start gpubind.
+    fn starts(&self, script: &str) {
+        let program = self.program();
+        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+        self.arguments(&format!("program={}", program.display()));
+        remove(&self.snapshot());
+    }
+}
+
+fn remove(path: &Path) {
+    let _ = match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
+        _ => fs::remove_file(path),
+    };
+}
+
+type Fault = (&'static str, fn(&Node), Expect);
+
+/// Applies each fault to the node as it should be, alone.
+fn suffer(cluster: &Cluster, faults: &[Fault]) {
+    let node = Node { folder: cluster.folder() };
+    let changed = ["root/nvml/machine.toml", "etc/plugstack.conf", "etc/gpubind.toml"];
+    let changed = changed.map(|file| node.folder.join(file));
+    let good = changed.each_ref().map(|file| fs::read(file).unwrap());
+    let library = fs::read(node.library()).unwrap();
+    for (name, fault, expect) in faults {
+        for word in ["optional", "required"] {
+            node.write("etc/plugstack.conf", |text| text.replacen("optional", word, 1));
+            // A valid snapshot, of this moment.
+            runs(cluster, name, Bound);
+            fault(&node);
+            runs(cluster, &format!("{word}: {name}"), *expect);
+            in_service(cluster, name);
+            for (file, good) in changed.iter().zip(&good) {
+                remove(file);
+                fs::write(file, good).unwrap();
+            }
+            remove(&node.library());
+            fs::write(node.library(), &library).unwrap();
+            [node.run_folder(), node.program()].iter().for_each(|file| remove(file));
+        }
+    }
+}
+
+fn runs(cluster: &Cluster, what: &str, expect: Expect) {
+    let begin = Instant::now();
+    let words = ["srun", "--label", "-N1", "-n8", "--gpus-per-node=8", "--gpu-bind=spank", "env"];
+    let ran = cluster.run(&words);
+    assert_eq!(ran.code, Some(0), "{what}: {}", ran.stderr);
+    assert!(begin.elapsed() < Duration::from_secs(10), "{what}: {:?}", begin.elapsed());
+    let tasks = crate::cluster::tasks_of(&ran.stdout);
+    let lines = ours(&ran.stderr);
+    let mut visible = each(&tasks, "CUDA_VISIBLE_DEVICES");
+    let all = ["0", "1", "2", "3", "4", "5", "6", "7"];
+    let (texts, is_known): (&[&str], bool) = match &expect {
+        Bound => (&[], true),
+        BoundWith(text) => (&[text], true),
+        InOrder(text) => {
+            (&["warning: cannot read this node's GPUs", "affinity is unknown", text], false)
+        }
+    };
+    if is_known {
+        let known = each(&tasks, "GPUBIND_GPU_UUID");
+        assert!(known.iter().all(|uuid| uuid.starts_with("GPU-")), "{what}: {known:?}");
+        visible.sort_unstable();
+    }
+    assert_eq!(visible, all, "{what}");
+    assert_eq!(lines.len(), usize::from(!texts.is_empty()), "{what}: {}", ran.stderr);
+    for text in texts {
+        assert!(lines[0].contains(text), "{what}: no {text:?} in {}", ran.stderr);
+    }
+}
+
+/// The node takes the next step: slurmd has not drained it, and runs.
+fn in_service(cluster: &Cluster, what: &str) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let state = cluster.run(&["sinfo", "-h", "-o", "%T"]).stdout;
+        assert!(!state.contains("drain") && !state.contains("down"), "{what}: {state}");
+        if state.trim() == "idle" {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{what}: {state}");
+        sleep(Duration::from_millis(50));
+    }
+}
+
+fn call(name: &str, fault: &str) -> String {
+    format!("call = [{{ name = \"{name}\", {fault} }}]")
+}
+
+fn nvml_that_fails(cluster: &Cluster) {
+    suffer(
+        cluster,
+        &[
+            ("slow", |node| node.fails(&call("nvmlInit_v2", "delay-ms = 300")), Bound),
+            (
+                "hangs for ever",
+                |node| node.fails(&call("nvmlInit_v2", "hang = true")),
+                InOrder("NVML did not answer within 1 s"),
+            ),
+            (
+                "hangs on one GPU",
+                |node| node.fails(&call("nvmlDeviceGetUUID", "gpu = 5, hang = true")),
+                InOrder("NVML did not answer within 1 s"),
+            ),
+            (
+                "crashes",
+                |node| node.fails(&call("nvmlDeviceGetCount_v2", "crash = true")),
+                InOrder("killed by signal 6"),
+            ),
+            ("another version", |node| node.fails("mismatch = true"), InOrder("code 18")),
+            (
+                "no permission",
+                |node| node.fails(&call("nvmlInit_v2", "code = 4")),
+                InOrder("code 4"),
+            ),
+            (
+                "no library",
+                |node| {
+                    remove(&node.library());
+                    remove(&node.snapshot());
+                },
+                InOrder("cannot load"),
+            ),
+            (
+                "half a library",
+                |node| {
+                    // In another file: the one that is mapped must not change.
+                    let bytes = fs::read(node.library()).unwrap();
+                    remove(&node.library());
+                    fs::write(node.library(), &bytes[..bytes.len() / 2]).unwrap();
+                    remove(&node.snapshot());
+                },
+                InOrder("cannot load"),
+            ),
+            // Nothing of the machine has changed, so nothing is asked.
+            (
+                "fails after the snapshot",
+                |node| {
+                    node.write("root/nvml/machine.toml", |text| {
+                        format!("{text}\n[faults]\nmismatch = true\n")
+                    })
+                },
+                Bound,
+            ),
+        ],
+    );
+}
+
+fn snapshots_that_are_not_valid(cluster: &Cluster) {
+    // Of each, NVML is read again.
+    suffer(
+        cluster,
+        &[
+            ("missing", |node| remove(&node.snapshot()), Bound),
+            (
+                "truncated",
+                |node| node.edit_snapshot(|text| text[..text.len() / 2].to_owned()),
+                Bound,
+            ),
+            ("empty", |node| node.edit_snapshot(|_| String::new()), Bound),
+            ("nested", |node| node.edit_snapshot(|_| "[".repeat(100_000)), Bound),
+            (
+                "another schema",
+                |node| {
+                    node.edit_snapshot(|text| text.replacen("\"schema\": 1", "\"schema\": 9", 1))
+                },
+                Bound,
+            ),
+            (
+                "of another boot",
+                |node| node.edit_snapshot(|text| text.replace("boot_id\": \"", "boot_id\": \"x")),
+                Bound,
+            ),
+            (
+                "of the future",
+                |node| {
+                    node.edit_snapshot(|text| text.replacen("\"taken_at\": ", "\"taken_at\": 9", 1))
+                },
+                Bound,
+            ),
+            (
+                "old",
+                |node| {
+                    node.edit_snapshot(|text| text.replacen("\"taken_at\": 1", "\"taken_at\": ", 1))
+                },
+                Bound,
+            ),
+            (
+                "writable by all",
+                |node| fs::set_permissions(node.snapshot(), Permissions::from_mode(0o666)).unwrap(),
+                Bound,
+            ),
+            ("a user's", |node| chown(node.snapshot(), Some(1000), None).unwrap(), Bound),
+            (
+                "in a folder of a user's",
+                |node| chown(node.run_folder(), Some(1000), None).unwrap(),
+                Bound,
+            ),
+            (
+                "a link",
+                |node| {
+                    let real = node.folder.join("root/run/real.json");
+                    fs::rename(node.snapshot(), &real).unwrap();
+                    symlink(&real, node.snapshot()).unwrap();
+                },
+                Bound,
+            ),
+            (
+                "a pipe",
+                |node| {
+                    remove(&node.snapshot());
+                    let made = Command::new("mkfifo").arg(node.snapshot()).status().unwrap();
+                    assert!(made.success());
+                },
+                Bound,
+            ),
+            (
+                "a folder",
+                |node| {
+                    remove(&node.snapshot());
+                    fs::create_dir(node.snapshot()).unwrap();
+                },
+                Bound,
+            ),
+            (
+                "100 MB",
+                |node| {
+                    fs::File::options()
+                        .write(true)
+                        .open(node.snapshot())
+                        .unwrap()
+                        .set_len(100_000_000)
+                        .unwrap()
+                },
+                Bound,
+            ),
+        ],
+    );
+}
+
+fn programs_that_do_not_answer(cluster: &Cluster) {
+    suffer(
+        cluster,
+        &[
+            (
+                "missing",
+                |node| {
+                    node.starts("");
+                    remove(&node.program());
+                },
+                InOrder("there is no "),
+            ),
+            (
+                "not executable",
+                |node| {
+                    node.starts("");
+                    fs::set_permissions(node.program(), Permissions::from_mode(0o644)).unwrap();
+                },
+                InOrder("cannot start "),
+            ),
+            (
+                "a user's",
+                |node| {
+                    node.starts("touch ran");
+                    chown(node.program(), Some(1000), None).unwrap();
+                },
+                InOrder("belongs to user 1000"),
+            ),
+            (
+                "writable by all",
+                |node| {
+                    node.starts("");
+                    fs::set_permissions(node.program(), Permissions::from_mode(0o777)).unwrap();
+                },
+                InOrder("writable by others"),
+            ),
+            (
+                "exits with 1",
+                |node| node.starts("echo 'no luck' >&2; exit 1"),
+                InOrder("exit code 1: no luck"),
+            ),
+            (
+                "prints garbage",
+                |node| node.starts("head -c 100000 /dev/urandom"),
+                InOrder("answered wrongly"),
+            ),
+            ("prints nothing", |node| node.starts("exit 0"), InOrder("answered wrongly")),
+            (
+                "never ends its output",
+                |node| node.starts("exec cat /dev/zero"),
+                InOrder("wrote more than"),
+            ),
+            (
+                "hangs",
+                |node| node.starts("sleep 60"),
+                InOrder("did not finish within 3 s and was killed"),
+            ),
+            ("is no program", |node| node.starts("\u{0}"), InOrder("cannot read this node's GPUs")),
+        ],
+    );
+}
+
+fn site_files_and_arguments_that_are_wrong(cluster: &Cluster) {
+    suffer(
+        cluster,
+        &[
+            ("missing", |node| remove(&node.site_file()), Bound),
+            (
+                "invalid",
+                |node| fs::write(node.site_file(), "mode = [").unwrap(),
+                BoundWith("gpubind.toml"),
+            ),
+            (
+                "not text",
+                |node| fs::write(node.site_file(), b"\xff\xfe").unwrap(),
+                BoundWith("gpubind.toml"),
+            ),
+            (
+                "wrong types",
+                |node| fs::write(node.site_file(), "mode = 3").unwrap(),
+                BoundWith("gpubind.toml"),
+            ),
+            (
+                "10 MB",
+                |node| fs::write(node.site_file(), vec![b'\n'; 10_000_000]).unwrap(),
+                BoundWith("larger than"),
+            ),
+            (
+                "a user's",
+                |node| chown(node.site_file(), Some(1000), None).unwrap(),
+                BoundWith("belongs to user 1000"),
+            ),
+            (
+                "a folder",
+                |node| {
+                    remove(&node.site_file());
+                    fs::create_dir(node.site_file()).unwrap();
+                },
+                BoundWith("not a regular file"),
+            ),
+            ("arguments", |node| node.arguments("mdoe=single probe-timeout=soon \u{1}"), Bound),
+            (
+                "an argument that is not text",
+                |node| {
+                    let file = node.folder.join("etc/plugstack.conf");
+                    let mut bytes = fs::read(&file).unwrap();
+                    while bytes.last() == Some(&b'\n') {
+                        bytes.pop();
+                    }
+                    bytes.extend(b" \xff\xfe=1\n");
+                    fs::write(&file, bytes).unwrap();
+                },
+                Bound,
+            ),
+        ],
+    );
+}
