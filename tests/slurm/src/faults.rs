@@ -5,7 +5,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ const FAULTY: Kind = Kind::new(
 
 pub const TESTS: &[Test] = tests! {
     [FAULTY]: nvml_that_fails, snapshots_that_are_not_valid, programs_that_do_not_answer,
-        site_files_and_arguments_that_are_wrong;
+        site_files_and_arguments_that_are_wrong, a_killed_slurmstepd_leaves_nothing_behind;
 };
 
 /// What a step of eight tasks on eight GPUs is to get.
@@ -443,4 +443,55 @@ fn site_files_and_arguments_that_are_wrong(cluster: &Cluster) {
             ("arguments", |node| node.arguments("mdoe=single probe-timeout=soon \u{1}"), Bound),
         ],
     );
+}
+
+/// The processes that read this node's NVML, and their parents.
+fn readers(node: &Node) -> Vec<(i32, i32)> {
+    let of = |process: i32| {
+        let command = fs::read(format!("/proc/{process}/cmdline")).ok()?;
+        let words: Vec<_> = command.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
+        let library = node.library().display().to_string();
+        let reads = words.get(1)? == "snapshot" && words.iter().any(|word| *word == library);
+        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+        reads.then_some((process, parent.trim().parse().ok()?))
+    };
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| of(entry.file_name().to_str()?.parse().ok()?)).collect()
+}
+
+fn await_readers(node: &Node, what: &str, is_it: fn(&[(i32, i32)]) -> bool) -> Vec<(i32, i32)> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let found = readers(node);
+        if is_it(&found) {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}: {found:?}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+fn a_killed_slurmstepd_leaves_nothing_behind(cluster: &Cluster) {
+    let node = Node { folder: cluster.folder() };
+    let good = Good::of(&node);
+    runs(cluster, "at first", Bound);
+    node.fails(&call("nvmlDeviceGetCount_v2", "hang = true"));
+    node.arguments("probe-timeout=600");
+    let words = ["srun", "-N1", "-n1", "--gpus-per-node=8", "--gpu-bind=spank", "true"];
+    let mut step =
+        cluster.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let found = await_readers(&node, "one waits, one reads", |found| found.len() == 2);
+    let is_reader = |process: i32| found.iter().any(|(reader, _)| *reader == process);
+    let (_, stepd) = found.iter().find(|(_, parent)| !is_reader(*parent)).unwrap();
+    let name = fs::read_to_string(format!("/proc/{stepd}/comm")).unwrap();
+    assert_eq!(name.trim(), "slurmstepd");
+    assert!(Command::new("kill").args(["-9", &stepd.to_string()]).status().unwrap().success());
+    await_readers(&node, "both are gone", |found| found.is_empty());
+    // The step's end is Slurm's business.
+    cluster.run(&["scancel", "--full", "--state=RUNNING", "--me"]);
+    step.wait().unwrap();
+    drop(good);
+    in_service(cluster, "after the kill");
+    runs(cluster, "no lock is left", Bound);
 }
