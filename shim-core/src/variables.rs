@@ -182,7 +182,7 @@ variables! {
             "number of components of a heterogeneous job";
         OCI_CONTAINER = "SLURM_CONTAINER", set by "Slurm", read by "plugin":
             "the OCI bundle of `srun --container`";
-        SLURM_CONF = "SLURM_CONF", set by "user", read by "the `gpubind` program":
+        SLURM_CONF = "SLURM_CONF", set by "user, slurmd", read by "the `gpubind` program":
             "where slurm.conf is";
     }
     "Slurm: GPUs and CPUs" {

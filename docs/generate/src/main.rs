@@ -10,6 +10,7 @@ mod markdown;
 mod pages;
 mod roff;
 mod site;
+mod unsafe_code;
 mod variables;
 
 use std::path::{Path, PathBuf};
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
 /// The generated Markdown, in the folder with the pages by hand.
 fn write_pages(folder: &Path) -> Result<(), WriteError> {
     markdown::write(folder)?;
+    unsafe_code::write(folder)?;
     variables::write(folder)
 }
 

@@ -44,7 +44,7 @@ fn close_from(first: u32) {
         Err(_) => return,
     };
     for descriptor in listed.into_iter().filter(|it| *it >= first as i32) {
-        // SAFETY: as above; the list's own descriptor is closed by now, which is no harm.
+        // SAFETY: nothing uses these either; the list's own descriptor is closed by now.
         unsafe { libc::close(descriptor) };
     }
 }
