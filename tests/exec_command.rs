@@ -514,3 +514,30 @@ fn what_was_used_instead_is_said_to_who_wants_to_know() {
     let wrong = said("loud", &[]);
     assert!(wrong.starts_with("gpubind: ignoring GPUBIND_LOG: `loud` is none of"), "{wrong}");
 }
+
+#[test]
+fn numbers_that_no_node_has_fill_no_memory() {
+    let fake = Fake::with("two-cpu", "").with_devices().with_snapshot(PROGRAM);
+    let sizes = ["4294967295", "100000000", "4097"];
+    for size in sizes {
+        let slurms =
+            [("SLURM_LOCALID", "2"), ("SLURM_PROCID", "2"), ("SLURM_STEP_TASKS_PER_NODE", size)];
+        let launchers = LAUNCHERS.iter().filter_map(|launcher| {
+            Some(vec![(launcher.local_rank, "2"), (launcher.local_size?, size)])
+        });
+        for env in launchers.chain([slurms.to_vec()]) {
+            // A quarter of what a list of so many tasks would take.
+            let mut limited = Command::new("prlimit");
+            limited.args(["--data=268435456", PROGRAM, "exec", "--fsroot"]).arg(fake.path());
+            limited.arg("--nvml").arg(fake.library()).args(["--", "env"]);
+            limited.env_clear().env("PATH", "/usr/bin:/bin").envs(env.iter().copied());
+            let begin = Instant::now();
+            let output = limited.output().unwrap();
+            assert!(begin.elapsed() < Duration::from_secs(5), "{env:?}: {:?}", begin.elapsed());
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{env:?}: {}", stderr(&output));
+            let list = text.lines().find_map(|line| line.strip_prefix("CUDA_VISIBLE_DEVICES="));
+            assert_eq!(list.map(|list| list.split(',').count()), Some(1), "{env:?}: {list:?}");
+        }
+    }
+}

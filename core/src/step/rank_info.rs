@@ -84,7 +84,7 @@ pub fn task(env: Env) -> Option<RankInfo> {
     Some(RankInfo {
         local_rank,
         // A list that does not fit is none.
-        local_size: tasks_on(&counts, node).filter(|size| *size > local_rank),
+        local_size: tasks_on(&counts, node).filter(|size| is_size(*size, local_rank)),
         rank: number(env, variables::PROC_ID),
         source: RankSource::Slurm,
     })
@@ -127,7 +127,7 @@ fn launched(launcher: &'static Launcher, env: Env) -> Option<RankInfo> {
     let local_size = launcher.local_size.and_then(|name| number(env, name));
     Some(RankInfo {
         local_rank,
-        local_size: local_size.filter(|size| *size > local_rank),
+        local_size: local_size.filter(|size| is_size(*size, local_rank)),
         rank: launcher.rank.and_then(|name| number(env, name)),
         source: RankSource::Launcher(launcher),
     })
@@ -163,6 +163,13 @@ fn is_slurms(found: &RankInfo, env: Env) -> bool {
 
 fn number<N: std::str::FromStr>(env: Env, name: &str) -> Option<N> {
     env(name)?.trim().parse().ok()
+}
+
+/// Whether a node can have so many ranks, this one among them: a number that somebody has
+/// made up must not fill the memory.
+fn is_size(size: usize, local_rank: usize) -> bool {
+    const MOST: usize = 4096;
+    size > local_rank && size <= MOST
 }
 
 /// The number of tasks on a node of a step, from a list such as `4(x2),3`: 4 tasks on
