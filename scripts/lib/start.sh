@@ -33,11 +33,11 @@ cluster_start() {
 }
 
 parse_start() {
-    name=gpubind nodes=2 machine=auto constrain=no plugin=yes plugin_args='' site_config='' release=host build=yes
+    name=gpubind nodes=2 machine=auto constrain=no plugin=yes plugin_file='' plugin_args='' site_config='' release=host build=yes
     gres='' gres_lines='' fake_gpus='' packages=()
     while [ $# -gt 0 ]; do
         case $1 in
-        --name | --nodes | --machine | --plugstack | --site-config | --slurm | --with | --gres | --gres-conf | --fake-gpus)
+        --name | --nodes | --machine | --plugin | --plugstack | --site-config | --slurm | --with | --gres | --gres-conf | --fake-gpus)
             [ $# -ge 2 ] || die "$1 needs a value"
             ;;
         esac
@@ -45,6 +45,7 @@ parse_start() {
         --name) name=$2 && shift ;;
         --nodes) nodes=$2 && shift ;;
         --machine) machine=$2 && shift ;;
+        --plugin) plugin_file=$2 && shift ;;
         --plugstack) plugin_args=$2 && shift ;;
         --site-config) site_config=$2 && shift ;;
         --slurm) release=$2 && shift ;;
@@ -168,6 +169,10 @@ make_device() {
 describe_plugin() {
     plugstack=''
     [ "$plugin" = yes ] || return 0
+    if [ -n "$plugin_file" ]; then
+        plugstack="optional $plugin_file${plugin_args:+ $plugin_args}"
+        return
+    fi
     plugstack="optional $stage/spank_gpubind.so program=$stage/gpubind config=$dir/etc/gpubind.toml"
     plugstack+=" worker=$stage/libgpubind_worker.so"
     case $machine in
