@@ -16,6 +16,8 @@ pub const MAX_OUTPUT: usize = 4 * 1024 * 1024;
 
 /// How often the child's end is looked for while its output stays open.
 const TICK: Duration = Duration::from_millis(20);
+/// The same once all output is closed: then it is about to end.
+const END: Duration = Duration::from_millis(1);
 /// How long a killed child may take to go. One that sleeps in the driver cannot
 /// be killed; it is left behind.
 const REAP: Duration = Duration::from_millis(500);
@@ -73,7 +75,8 @@ pub(super) fn collect(
         if !is_wanted() {
             return Ok(End::Unwanted);
         }
-        wait(&stdout, &stderr, rest.min(TICK))?;
+        let tick = if stdout.is_none() && stderr.is_none() { END } else { TICK };
+        wait(&stdout, &stderr, rest.min(tick))?;
     }
 }
 
