@@ -74,6 +74,14 @@ impl Node {
         remove(&self.snapshot());
     }
 
+    /// Has NVML read, as slurmd does when it starts.
+    fn takes_snapshot(&self) {
+        let mut save = Command::new(self.folder.join("../../stage/gpubind"));
+        save.args(["snapshot", "--save", "--fsroot"]).arg(self.folder.join("root"));
+        save.arg("--nvml").arg(self.library());
+        assert!(save.stdout(Stdio::null()).status().unwrap().success());
+    }
+
     fn edit_snapshot(&self, change: impl Fn(&str) -> String) {
         self.write("root/run/gpubind/node.json", change);
     }
@@ -284,6 +292,24 @@ fn snapshots_that_are_not_valid(cluster: &Cluster) {
                 "old",
                 |node| {
                     node.edit_snapshot(|text| text.replacen("\"taken_at\": 1", "\"taken_at\": ", 1))
+                },
+                Bound,
+            ),
+            (
+                "of a lost GPU that is well again",
+                |node| {
+                    let machine = node.folder.join("root/nvml/machine.toml");
+                    let well = fs::read(&machine).unwrap();
+                    node.fails("lost = [2]");
+                    node.takes_snapshot();
+                    fs::write(machine, well).unwrap();
+                    // Six minutes ago.
+                    node.edit_snapshot(|text| {
+                        let (before, after) = text.split_once("\"taken_at\": ").unwrap();
+                        let (seconds, after) = after.split_once(',').unwrap();
+                        let seconds: u64 = seconds.parse().unwrap();
+                        format!("{before}\"taken_at\": {},{after}", seconds - 360)
+                    });
                 },
                 Bound,
             ),
