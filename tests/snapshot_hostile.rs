@@ -436,6 +436,35 @@ fn the_background_s_reading_goes_on_while_steps_wait_but_once() {
 }
 
 #[test]
+fn a_hanging_background_is_replaced_by_the_next_start_and_goes_with_its_folder() {
+    let Some(()) = root() else { return };
+    let host = Host::new("int nvmlInit_v2(void) { note(\"pid\", getpid()); forever(); }");
+    let source = source(host.folder.path(), host.folder.path().join("nvml.so"), 1);
+    refresh(&source).unwrap();
+    let first = host.awaited("pid");
+    // slurmd is restarted.
+    refresh(&source).unwrap();
+    assert!(ends_soon(first));
+    let second = soon(|| host.notes("pid").get(1).copied()).unwrap();
+    // The driver is well again, and an admin need not wait.
+    let fake = Fake::with("two-cpu", "");
+    let mut save = Command::new(PROGRAM);
+    save.args(["snapshot", "--save", "--fresh", "--fsroot"]).arg(host.folder.path());
+    let begin = Instant::now();
+    assert!(save.arg("--nvml").arg(fake.library()).status().unwrap().success());
+    assert!(begin.elapsed() < BOUND && ends_soon(second));
+    assert!(load_or_probe(&source).unwrap().1.is_none());
+    assert!(!host.roots().failure().exists(), "one that was replaced is no failure");
+    // A node that is taken down leaves no process and no folder.
+    refresh(&source).unwrap();
+    let third = soon(|| host.notes("pid").get(2).copied()).unwrap();
+    fs::remove_dir_all(host.roots().run()).unwrap();
+    assert!(ends_soon(third));
+    thread::sleep(Duration::from_millis(200));
+    assert!(!host.roots().run().exists());
+}
+
+#[test]
 fn a_program_that_hangs_itself_is_killed_after_its_deadline() {
     let Some(()) = root() else { return };
     let folder = tempfile::tempdir().unwrap();

@@ -56,7 +56,7 @@ pub enum ProbeError {
         signal: i32,
     },
     /// The caller no longer wanted an answer; it was killed.
-    #[error("{0} was stopped: nobody waits for its answer any more")]
+    #[error("{0} was stopped: nobody waits for its answer, or another one has begun to read")]
     Unwanted(String),
     /// It wrote more than [`MAX_OUTPUT`], and was killed.
     #[error("{0} wrote more than {MAX_OUTPUT} bytes")]

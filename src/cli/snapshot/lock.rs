@@ -4,7 +4,8 @@
 //! The process that has it is not the one that reads NVML, so it cannot hang in the
 //! driver, and the lock ends with it. A process that is stopped (SIGSTOP, the freezer)
 //! keeps it all the same: the file's modification time says until when the lock is
-//! good, and after that it is broken.
+//! good, and after that it is broken. Who must read NVML anew breaks it at once. A lock is
+//! broken by removing its file; who has it looks whether the file is still there, and goes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -37,33 +38,41 @@ pub(super) enum LockError {
 }
 
 /// The lock, until it is dropped or the process ends.
-pub(super) struct Lock(#[expect(dead_code, reason = "closing the file ends the lock")] File);
+pub(super) struct Lock {
+    file: File,
+    path: PathBuf,
+}
 
 impl Lock {
-    /// Waits for the lock until `until`, and takes it for at most `time`. No longer
-    /// than `is_wanted` says so.
+    /// Waits for the lock until `until`, and takes it for at most `time`; with `takes_over`
+    /// from whoever has it. No longer than `is_wanted` says so.
     pub(super) fn take(
         folder: &Path,
         until: Instant,
         time: Duration,
+        takes_over: bool,
         is_wanted: &dyn Fn() -> bool,
     ) -> Result<Lock, LockError> {
         make_folder(folder)?;
         let path = folder.join("lock");
         let failed = |error| SaveError::Write { path: path.display().to_string(), error };
-        let mut old = 0;
+        let mut old = if takes_over { OLD } else { 0 };
         loop {
             let file = open(&path).map_err(|errno| failed(errno.into()))?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 // Otherwise it has just been broken, and there is another file now.
                 Ok(()) if is_same(&file, &path) => {
                     file.set_modified(SystemTime::now() + time).map_err(failed)?;
-                    return Ok(Lock(file));
+                    return Ok(Lock { file, path });
                 }
                 Ok(()) | Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) => {
-                    old = if is_over(&file) { old + 1 } else { 0 };
-                    if old >= OLD && is_same(&file, &path) {
+                    old = match old {
+                        OLD => OLD,
+                        _ if is_over(&file) => old + 1,
+                        _ => 0,
+                    };
+                    if old == OLD && is_same(&file, &path) {
                         fs::remove_file(&path).map_err(failed)?;
                         old = 0;
                         continue;
@@ -76,6 +85,13 @@ impl Lock {
             }
             thread::sleep(TICK);
         }
+    }
+}
+
+impl Lock {
+    /// Whether nobody has broken it.
+    pub(super) fn is_held(&self) -> bool {
+        is_same(&self.file, &self.path)
     }
 }
 
@@ -104,7 +120,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(200);
 
     fn take(folder: &Path) -> Result<Lock, LockError> {
-        Lock::take(folder, Instant::now() + SHORT, Duration::from_secs(60), &|| true)
+        Lock::take(folder, Instant::now() + SHORT, Duration::from_secs(60), false, &|| true)
     }
 
     #[test]
@@ -125,7 +141,19 @@ mod tests {
         File::options().write(true).open(&file).unwrap().set_modified(over).unwrap();
         let second = take(folder.path()).unwrap();
         assert!(matches!(take(folder.path()), Err(LockError::Busy)), "the second one holds");
-        drop((first, second));
+        assert!(!first.is_held() && second.is_held());
+    }
+
+    #[test]
+    fn a_lock_that_is_taken_over_is_held_by_the_last_one_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = take(folder.path()).unwrap();
+        assert!(first.is_held());
+        let until = Instant::now() + SHORT;
+        let second = Lock::take(folder.path(), until, SHORT, true, &|| true).unwrap();
+        assert!(!first.is_held() && second.is_held());
+        std::fs::remove_dir_all(folder.path()).unwrap();
+        assert!(!second.is_held());
     }
 
     #[test]
@@ -134,7 +162,7 @@ mod tests {
         let _first = take(folder.path()).unwrap();
         let begin = Instant::now();
         let until = begin + Duration::from_secs(60);
-        let second = Lock::take(folder.path(), until, SHORT, &|| false);
+        let second = Lock::take(folder.path(), until, SHORT, false, &|| false);
         assert!(matches!(second, Err(LockError::Busy)));
         assert!(begin.elapsed() < Duration::from_secs(10));
     }

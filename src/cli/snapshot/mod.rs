@@ -149,20 +149,24 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    fn take(&self) -> Result<Snapshot, ReadError> {
-        reader::read(self.machine, self.until, self.seconds, self.parent)
+    fn take(&self, lock: Option<&Lock>) -> Result<Snapshot, ReadError> {
+        let is_wanted = || self.is_wanted(lock);
+        reader::read(self.machine, self.until, self.seconds, &is_wanted)
     }
 
-    fn lock(&self) -> Result<Lock, LockError> {
+    /// Whether somebody waits for it, and nobody has begun another one in its place.
+    fn is_wanted(&self, lock: Option<&Lock>) -> bool {
+        self.parent.is_there() && lock.is_none_or(Lock::is_held)
+    }
+
+    fn lock(&self, is_fresh: bool) -> Result<Lock, LockError> {
         let time = self.until.saturating_duration_since(Instant::now());
-        Lock::take(&self.roots.run(), self.until, time, &|| self.parent.is_there())
+        let is_there = || self.parent.is_there();
+        Lock::take(&self.roots.run(), self.until, time, is_fresh, &is_there)
     }
 
     /// Keeps for later steps why there is no description.
     fn remember(&self, why: &SnapshotCommandError, before: Fingerprint) {
-        if !self.parent.is_there() {
-            return;
-        }
         // Where it cannot be kept, each step asks NVML itself.
         let _ = FailedReading::new(&why.to_string(), before, SystemTime::now()).save(&self.roots);
     }
@@ -173,7 +177,7 @@ fn take_or_show(
     taking: &Taking,
     out: &mut dyn Write,
 ) -> Result<(), CommandError> {
-    let take = || taking.take().map_err(SnapshotCommandError::Read);
+    let take = || taking.take(None).map_err(SnapshotCommandError::Read);
     if args.save {
         return save(args, taking, out);
     }
@@ -236,11 +240,13 @@ type Saved = (Snapshot, Option<Result<(), SnapshotCommandError>>);
 fn take_and_save(args: &SnapshotArgs, taking: &Taking) -> Result<Saved, SnapshotCommandError> {
     let before = Fingerprint::take(&taking.roots);
     // Held until the end: who waits then finds the file.
-    let _lock = match taking.lock() {
+    let lock = match taking.lock(args.fresh) {
         Ok(lock) => Some(lock),
         Err(LockError::Busy) => {
             let why = SnapshotCommandError::Busy(taking.seconds);
-            taking.remember(&why, before);
+            if taking.is_wanted(None) {
+                taking.remember(&why, before);
+            }
             return Err(why);
         }
         Err(error @ LockError::Failed(_)) => {
@@ -251,14 +257,16 @@ fn take_and_save(args: &SnapshotArgs, taking: &Taking) -> Result<Saved, Snapshot
     if let Some(snapshot) = kept(args, &taking.roots).ok().filter(|_| !args.fresh) {
         return Ok((snapshot, None));
     }
-    match taking.take().map_err(SnapshotCommandError::Read) {
+    match taking.take(lock.as_ref()).map_err(SnapshotCommandError::Read) {
         Ok(snapshot) => {
             let saved = keep(&snapshot, &taking.roots.snapshot());
             FailedReading::forget(&taking.roots);
             Ok((snapshot, Some(saved)))
         }
         Err(why) => {
-            taking.remember(&why, before);
+            if taking.is_wanted(lock.as_ref()) {
+                taking.remember(&why, before);
+            }
             Err(why)
         }
     }

@@ -91,7 +91,7 @@ pub(super) fn read(
     machine: &MachineArgs,
     until: Instant,
     seconds: u64,
-    parent: Parent,
+    is_wanted: &dyn Fn() -> bool,
 ) -> Result<Snapshot, ReadError> {
     // Whatever is left of the other process's children becomes a child of this one.
     let _ = set_child_subreaper(Some(getpid()));
@@ -104,7 +104,7 @@ pub(super) fn read(
     if let Some(nvml) = &machine.nvml {
         args.extend(["--nvml".into(), nvml.clone().into_os_string()]);
     }
-    let answer = run_self(&args, deadline, &|| parent.is_there());
+    let answer = run_self(&args, deadline, is_wanted);
     end_left_behind();
     let output = answer.map_err(|error| match error {
         ProbeError::Timeout { reaped, .. } => ReadError::Deadline(seconds, reaped),
