@@ -38,7 +38,7 @@ impl Step {
     fn rank(&self, request: &str, local_rank: usize) -> Outcome {
         let lists = GpuLists { visible: Some(self.visible.clone()), step_gpus: None };
         let allocation = match &self.node {
-            Ok(node) => Allocation::find(node, &Reach::default(), &lists),
+            Ok(node) => Allocation::find(node, &Reach::default(), &lists, false),
             Err(_) => Allocation::unknown(&lists),
         };
         let settings = Settings::from(&request.parse::<Request>().unwrap());
@@ -60,10 +60,12 @@ impl Step {
             allocation,
             tasks: &self.tasks,
             cpus: &self.tasks[local_rank],
+            most_tasks: self.tasks.len(),
             settings,
             local_rank,
             ranks: Some(&ranks),
             worker: None,
+            preload: None,
             env: &|name| self.env.get(name).cloned(),
         })
     }
@@ -137,7 +139,8 @@ fn mig_instances_are_uuids_and_never_mixed_with_numbers() {
     let node = step.node.as_ref().unwrap();
     let instances: Vec<&str> =
         node.gpus.iter().flat_map(|gpu| &gpu.mig).map(|mig| mig.uuid.as_str()).collect();
-    let whole = node.gpus.iter().position(|gpu| gpu.mig_mode.known() == Some(&false)).unwrap();
+    // Slurm's index of the whole GPU, the last one: it counts instances.
+    let whole = instances.len();
     let visible = format!("{},{},{whole}", instances[0], instances[1]);
     let step = Step { visible, ..step };
     let single = step.visible("single");
@@ -173,10 +176,14 @@ fn rank_variables_leave_the_users_own_alone() {
     let set = step().with("WORLD_SIZE", "3");
     assert_eq!(set.each("auto", "WORLD_SIZE"), ["-"; 8]);
     assert_eq!(set.each("auto", "GPUBIND_RANK_ENV")[0].matches("WORLD_SIZE").count(), 1);
-    assert!(!set.each("auto", "GPUBIND_RANK_ENV")[0].split(',').any(|name| name == "WORLD_SIZE"));
+    assert!(!set.each("auto", "GPUBIND_RANK_ENV")[0].contains(",WORLD_SIZE"));
     assert_eq!(step().each("rank-env=off", "RANK"), ["-"; 8]);
     // Set by an outer step's gpubind, they are not the user's own.
-    let outer = step().with("RANK", "0").with("GPUBIND_RANK_ENV", "RANK,PATH");
+    let outer = step().with("RANK", "0").with("GPUBIND_RANK_ENV", "RANK=0,PATH=/bin");
+    // But for a value that the user has given it since.
+    let users = step().with("RANK", "42").with("GPUBIND_RANK_ENV", "RANK=0");
+    assert_eq!(users.each("auto", "RANK"), ["-"; 8]);
+    assert_eq!(users.rank("off", 0).undo, [("GPUBIND_RANK_ENV".to_owned(), None)]);
     assert_eq!(outer.each("auto", "RANK")[3], "13");
     let off = outer.rank("off", 0);
     assert_eq!(off.edits, Err(SkipReason::Off));
@@ -241,7 +248,8 @@ fn a_step_whose_gpus_are_all_kept_back_is_told_so() {
     let lists = GpuLists { visible: Some("0,1".to_owned()), step_gpus: None };
     let all = node.gpus.iter().map(|gpu| DeviceName::Uuid(gpu.uuid.known().unwrap().clone()));
     let all: Vec<DeviceName> = all.collect();
-    let allocation = Allocation::find(node, &Reach::default(), &lists).without(&all, Some(node));
+    let allocation =
+        Allocation::find(node, &Reach::default(), &lists, false).without(&all, Some(node));
     let settings = Settings::from(&Request::default());
     let outcome = step.rank_of(&allocation, &settings, 0);
     assert_eq!(outcome.edits, Err(SkipReason::NoDevice));

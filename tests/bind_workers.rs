@@ -2,14 +2,17 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
 
-use gpubind_core::bind::{Rank, Shim, edits, leftovers};
+use gpubind_core::bind::{Rank, Shim, edits, inherited, preload_without_shim};
 use gpubind_core::node::IdSet;
 use gpubind_core::request::Request;
 use gpubind_core::site::Settings;
 use gpubind_core::step::{Allocation, GpuLists, LAUNCHERS};
 use gpubind_shim_core::record::{
-    Fingerprints, ProcessKind, Record, changes, classify, fingerprints, without_shim,
+    Fingerprints, ProcessKind, Record, Worker, changes, classify, fingerprints, inherited_ranks,
+    without_shim,
 };
 use proptest::prelude::*;
 
@@ -46,8 +49,8 @@ fn position(
     let (task, mut all) = (env(task), env(task));
     all.extend(own.iter().copied());
     match part_of(&record(&task), TASK + 1, "python", &all) {
-        ProcessKind::Worker { position, devices: 4, .. } => Some(position),
-        ProcessKind::Unaffected => None,
+        ProcessKind::Worker(Worker { position, devices: 4, .. }) => Some(position),
+        ProcessKind::Unaffected | ProcessKind::Rank { is_last: false } => None,
         other => panic!("{other:?}"),
     }
 }
@@ -107,7 +110,7 @@ fn the_tasks_own_process_is_no_worker_and_tells_what_it_has() {
     assert_eq!(part_of(&armed, TASK, "torchrun", &task), ProcessKind::Unaffected, "no record");
     assert_eq!(part_of(&armed, TASK + 1, "sh", &task), ProcessKind::Unaffected);
     let worker = env(&[("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "4")]);
-    assert!(matches!(part_of(&armed, TASK + 2, "python", &worker), ProcessKind::Worker { .. }));
+    assert!(matches!(part_of(&armed, TASK + 2, "python", &worker), ProcessKind::Worker(_)));
 }
 
 #[test]
@@ -137,7 +140,8 @@ fn a_worker_has_one_entry_of_every_list_that_is_the_plugins() {
     ]);
     let changed = |record: &Record| -> BTreeMap<&str, String> {
         let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
-        let changes = changes(record, (b"6", 2, 4), |name| value(&before, name)).into_iter();
+        let worker = Worker { local_rank: b"6", position: 2, devices: 4, has_ranks: true };
+        let changes = changes(record, &worker, |name| value(&before, name)).into_iter();
         changes.filter_map(|(name, value)| Some((name, text(value?)))).collect()
     };
     let mut expected: BTreeMap<&str, String> = [
@@ -238,16 +242,18 @@ fn armed(request: &str, tasks: usize, variables: &[(&'static str, &'static str)]
         allocation: &Allocation::unknown(&lists),
         tasks: &vec![IdSet::default(); tasks],
         cpus: &IdSet::default(),
+        most_tasks: tasks,
         settings: &Settings::from(&request.parse::<Request>().unwrap()),
         local_rank: 0,
         ranks: None,
         worker: Some(Shim { file: "/lib/libgpubind_worker.so", process: TASK }),
+        preload: env.get("LD_PRELOAD").map(|value| OsStr::new(*value)),
         env: &|name| env.get(name).map(|value| (*value).to_owned()),
     };
-    let set = edits(&rank).edits.unwrap().set.into_iter();
-    set.map(|(name, value)| (name, &*value.leak()))
-        .filter(|(name, _)| ["LD_PRELOAD", "GPUBIND_WORKERS"].contains(name))
-        .collect()
+    let edits = edits(&rank).edits.unwrap();
+    let preload = edits.preload.map(|value| ("LD_PRELOAD", value.into_string().unwrap()));
+    let record = edits.set.into_iter().filter(|(name, _)| *name == "GPUBIND_WORKERS");
+    record.chain(preload).map(|(name, value)| (name, &*value.leak())).collect()
 }
 
 #[test]
@@ -274,16 +280,60 @@ fn another_preload_stays_and_an_outer_steps_shim_goes() {
     assert_eq!(preload("a.so b.so"), "/lib/libgpubind_worker.so:a.so b.so");
     assert_eq!(preload("/old/libgpubind_worker.so:a.so"), "/lib/libgpubind_worker.so:a.so");
     assert_eq!(preload("/old/libgpubind_worker.so"), "/lib/libgpubind_worker.so");
-    let outer = |value: &'static str| {
-        leftovers(&|name| match name {
-            "LD_PRELOAD" => Some(value.to_owned()),
-            "GPUBIND_WORKERS" => Some("done".to_owned()),
-            _ => None,
-        })
-    };
-    let record = ("GPUBIND_WORKERS".to_owned(), None);
-    let preload = |value: Option<&str>| ("LD_PRELOAD".to_owned(), value.map(str::to_owned));
-    assert_eq!(outer("/lib/libgpubind_worker.so"), [record.clone(), preload(None)]);
-    assert_eq!(outer("/lib/libgpubind_worker.so:a"), [record.clone(), preload(Some("a"))]);
-    assert_eq!(outer("a:b"), [record]);
+    let without = |value: &str| preload_without_shim(OsStr::new(value));
+    assert_eq!(without("/lib/libgpubind_worker.so"), Some(OsString::new()));
+    assert_eq!(without("a.so:/x/libgpubind_worker.so"), Some("a.so".into()));
+    let twice = "/x/libgpubind_worker.so:a.so:/y/libgpubind_worker.so";
+    assert_eq!(without(twice), Some("a.so".into()));
+    assert_eq!(without("a.so"), None);
+    // Bytes stay bytes.
+    let odd = OsString::from_vec(b"/x/libgpubind_worker.so:/\xff.so".to_vec());
+    assert_eq!(preload_without_shim(&odd), Some(OsString::from_vec(b"/\xff.so".to_vec())));
+    let record = |name: &str| (name == "GPUBIND_WORKERS").then(|| "done".to_owned());
+    assert_eq!(inherited(&record), [("GPUBIND_WORKERS".to_owned(), None)]);
+}
+
+#[test]
+fn a_local_rank_that_a_script_takes_from_slurms_makes_no_worker() {
+    let derived = [("SLURM_LOCALID", "0"), ("LOCAL_RANK", "0"), ("RANK", "0")];
+    assert_eq!(position(&[], &derived), None, "it starts torchrun next");
+    for launched in ["LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID", "LOCAL_SIZE"] {
+        assert_eq!(position(&[], &[&derived[..], &[(launched, "4")]].concat()), Some(0));
+    }
+    assert_eq!(position(&[], &[("SLURM_LOCALID", "0"), ("LOCAL_RANK", "2")]), Some(2));
+}
+
+#[test]
+fn a_launchers_rank_does_not_take_the_tasks_numbers_for_its_own() {
+    let task = [
+        ("RANK", "3"),
+        ("WORLD_SIZE", "4"),
+        ("MASTER_ADDR", "n0"),
+        ("GPUBIND_RANK_ENV", "RANK=3,WORLD_SIZE=8,MASTER_ADDR=n0,MASTER_PORT=15001"),
+    ];
+    let task = env(&task);
+    let forgotten: Vec<_> = inherited_ranks(|name| value(&task, name)).collect();
+    assert_eq!(forgotten, ["RANK", "MASTER_ADDR", "GPUBIND_RANK_ENV"], "WORLD_SIZE is the user's");
+    let own = env(&[("RANK", "3")]);
+    assert_eq!(inherited_ranks(|name| value(&own, name)).count(), 0);
+    // One device: nothing to share out, and nothing below that could be.
+    let single = Record { visible: b"4", ..record(&env(&[])) };
+    let mut rank = env(&[("OMPI_COMM_WORLD_LOCAL_RANK", "1"), ("CUDA_VISIBLE_DEVICES", "4")]);
+    assert_eq!(part_of(&single, 1, "a.out", &rank), ProcessKind::Rank { is_last: true });
+    rank.insert("LOCAL_RANK", "1");
+    assert_eq!(
+        part_of(&single, 1, "a.out", &rank),
+        ProcessKind::Unaffected,
+        "torchrun sets its own"
+    );
+}
+
+#[test]
+fn a_worker_that_starts_a_container_is_a_worker_first() {
+    let armed = record(&env(&[]));
+    let worker = env(&[("OMPI_COMM_WORLD_LOCAL_RANK", "1")]);
+    for launcher in ["apptainer", "proot-x86_64-4_8_0", "unshare"] {
+        assert!(matches!(part_of(&armed, 1, launcher, &worker), ProcessKind::Worker(_)));
+        assert_eq!(part_of(&armed, 1, launcher, &env(&[])), ProcessKind::ContainerLauncher);
+    }
 }

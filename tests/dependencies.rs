@@ -172,3 +172,25 @@ fn crates_in_two_versions_are_known() {
         assert!(named, "{user} does not use {name}");
     }
 }
+
+/// What root's daemons load is a short list, and each crate on it is named with its reason.
+#[test]
+fn what_can_run_as_root_is_named_and_short() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["tree", "-p", "spank-gpubind", "-e", "normal", "--prefix", "none"]);
+    cargo.args(["--locked", "--offline", "--target", "x86_64-unknown-linux-gnu"]);
+    let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = String::from_utf8(output.stdout).unwrap();
+    let lines: BTreeSet<&str> = tree.lines().filter(|line| !line.is_empty()).collect();
+    assert!(lines.len() <= 45, "{} lines: {lines:?}", lines.len());
+    let crates: BTreeSet<&str> =
+        lines.iter().filter_map(|line| line.split_whitespace().next()).collect();
+
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/dependencies.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let (_, table) = page.split_once("## What can run as root").unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+    let named: BTreeSet<&str> = rows.filter(|name| *name != "crate").collect();
+    assert_eq!(named, crates);
+}

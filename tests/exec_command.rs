@@ -74,10 +74,12 @@ fn planned(fake: &Fake, request: &str, gpus: &[usize], tasks: &[IdSet]) -> Vec<S
             allocation: &allocation,
             tasks,
             cpus: &IdSet::default(),
+            most_tasks: tasks.len(),
             settings: &settings,
             local_rank,
             ranks: None,
             worker: None,
+            preload: None,
             env: &|_| None,
         };
         edits(&rank).edits.unwrap().report.visible
@@ -208,7 +210,7 @@ fn what_is_bound_already_is_left_alone_and_nvml_is_not_read() {
             [&task[..], &[visible("0,1"), ("SLURM_GPUS_ON_NODE", "4")]].concat(),
             "Slurm has bound this task itself",
         ),
-        ([&worker[..], &[("SLURM_GPUBIND", "off")]].concat(), "off was asked for"),
+        ([&worker[..], &[("SLURM_GPUBIND", "off")]].concat(), "the request says off"),
     ] {
         let before: Env =
             env.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();

@@ -438,17 +438,21 @@ fn each_rank_gets_what_the_plugin_would_compute_in_it() {
             let sets = layout(&node, tasks, None, Distribution::Cyclic).unwrap().tasks;
             for mode in modes {
                 let settings = Settings::from(&mode.parse::<Request>().unwrap());
-                let plan = plan(&node, &devices, &sets, shape(settings.mode)).unwrap();
+                let plan =
+                    plan(&node, &devices, &sets, shape(settings.mode, sets.len(), devices.len()))
+                        .unwrap();
                 for (local_rank, cpus) in sets.iter().enumerate() {
                     let rank = Rank {
                         node: Ok(&node),
                         allocation: &allocation,
                         tasks: &sets,
                         cpus,
+                        most_tasks: sets.len(),
                         settings: &settings,
                         local_rank,
                         ranks: None,
                         worker: None,
+                        preload: None,
                         env: &|_| None,
                     };
                     let expected = edits(&rank);

@@ -34,10 +34,12 @@ fn of_rank(
         allocation,
         tasks: &case.tasks,
         cpus: own,
+        most_tasks: case.tasks.len(),
         settings: &Settings::from(&request.parse::<Request>().unwrap()),
         local_rank: rank,
         ranks: None,
         worker: None,
+        preload: None,
         env: &env,
     })
 }
@@ -54,7 +56,7 @@ proptest! {
         let devices = allocation.devices();
         for request in ["auto", "single", "share,ids=uuid"] {
             let settings = Settings::from(&request.parse::<Request>().unwrap());
-            let plan = plan(&case.node, &devices, &case.tasks, shape(settings.mode)).unwrap();
+            let plan = plan(&case.node, &devices, &case.tasks, shape(settings.mode, case.tasks.len(), devices.len())).unwrap();
             let mut warnings = BTreeSet::new();
             for (rank, own) in owns.iter().enumerate().take(case.tasks.len()) {
                 let own: IdSet = own.iter().copied().collect();

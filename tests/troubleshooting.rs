@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use gpubind::cli::check_messages;
 
 /// What stands before the text of a message.
-const MARKS: [&str; 9] = [
+const MARKS: [&str; 11] = [
     "#[error(",
-    "say::error(",
-    "say::user(",
-    "say::debug(",
+    "log::error(",
+    "log::user(",
+    "problem(",
+    "and_say(",
+    "once.push(",
     "eprintln!(",
     " say(",
     "refuse(",
@@ -83,6 +85,8 @@ fn messages() -> Vec<Message> {
             .collect();
         let more: &[&str] = match ALL_TEXTS.contains(&file.as_str()) {
             true => &["format!(", "push(", "=> ", "Err(", "Some(", "then(|| "],
+            // The plugin's diagnostics are in slurmd's log.
+            false if file.starts_with("spank/") => &["tracing::debug!(", "tracing::info!("],
             false => &[],
         };
         for mark in MARKS.iter().chain(more) {

@@ -15,22 +15,40 @@ pub const DONE: &[u8] = b"done";
 pub const LIBRARY: &str = "libgpubind_worker.so";
 
 /// Lists with an entry for each device, in the order of CUDA's.
-const LISTS: [&str; 8] = [
+const LISTS: [&str; 9] = [
     variables::GPU_DEVICE_ORDINAL,
     variables::ROCR_VISIBLE_DEVICES,
     variables::ZE_AFFINITY_MASK,
     variables::GPU_UUID,
     variables::GPU_PCI,
     variables::GPU_INDEX,
+    variables::GPU_ORDINAL,
     variables::NUMA_NODE,
     variables::ASSIGNED_LIST,
 ];
 
+/// What tells a launcher's LOCAL_RANK from one that a script has derived from Slurm's:
+/// torchrun and accelerate set the first two, deepspeed the third
+/// (deepspeed/launcher/launch.py).
+const LAUNCHED: [&str; 3] =
+    [variables::LOCAL_WORLD_SIZE, variables::TORCHELASTIC_RUN_ID, variables::LOCAL_SIZE];
+
 /// Programs that run others in another root, where the shim is not; there the
 /// dynamic linker would complain about it once per process. Names are compared as
-/// they were called.
-const CONTAINER_LAUNCHERS: [&str; 8] =
-    ["apptainer", "singularity", "ch-run", "shifter", "sarus", "bwrap", "proot", "chroot"];
+/// they were called, up to a `-`: udocker calls its own proot-x86_64-4_8_0.
+const CONTAINER_LAUNCHERS: [&str; 11] = [
+    "apptainer",
+    "singularity",
+    "ch-run",
+    "shifter",
+    "sarus",
+    "bwrap",
+    "proot",
+    "chroot",
+    "unshare",
+    "enroot",
+    "systemd-nspawn",
+];
 
 /// First word of a record. A plugin and a shim of different versions may meet while
 /// gpubind is upgraded; another word means: do nothing.
@@ -95,15 +113,27 @@ pub enum ProcessKind<'e> {
     /// The task's own process: only now is its environment final. The record is
     /// written with these instead.
     Task(Fingerprints),
-    /// It gets one device.
-    Worker {
-        /// Its local rank, as its launcher wrote it.
-        local_rank: &'e [u8],
-        /// Which device, counted from 0.
-        position: usize,
-        /// How many devices there are.
-        devices: usize,
+    /// A rank of an MPI launcher that keeps its task's devices. RANK and the like, where
+    /// gpubind has set them, are the task's and not its own.
+    Rank {
+        /// Whether nothing below it can have a device of its own.
+        is_last: bool,
     },
+    /// It gets one device.
+    Worker(Worker<'e>),
+}
+
+/// A launcher's worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Worker<'e> {
+    /// Its local rank, as its launcher wrote it.
+    pub local_rank: &'e [u8],
+    /// Which device, counted from 0.
+    pub position: usize,
+    /// How many devices there are.
+    pub devices: usize,
+    /// Whether its launcher sets RANK and the like itself.
+    pub has_ranks: bool,
 }
 
 /// Tells what a process is: from its number, the name it was called, and its
@@ -114,29 +144,64 @@ pub fn classify<'e>(
     program: &[u8],
     get: impl Fn(&str) -> Option<&'e [u8]>,
 ) -> ProcessKind<'e> {
-    if CONTAINER_LAUNCHERS.iter().any(|name| name.as_bytes() == program) {
-        return ProcessKind::ContainerLauncher;
+    let kind = by_numbers(record, process, &get);
+    match kind {
+        ProcessKind::Unaffected | ProcessKind::Task(_) if is_container_launcher(program) => {
+            ProcessKind::ContainerLauncher
+        }
+        // A worker leaves the shim behind in any case.
+        kind => kind,
     }
+}
+
+fn is_container_launcher(program: &[u8]) -> bool {
+    CONTAINER_LAUNCHERS.iter().any(|name| match program.strip_prefix(name.as_bytes()) {
+        Some(rest) => matches!(rest, [] | [b'-', ..]),
+        None => false,
+    })
+}
+
+fn by_numbers<'e>(
+    record: &Record,
+    process: u32,
+    get: &impl Fn(&str) -> Option<&'e [u8]>,
+) -> ProcessKind<'e> {
     // torchrun --virtual-local-rank, a script: whoever changed it knows better.
     if get(variables::CUDA_VISIBLE_DEVICES) != Some(record.visible) {
         return ProcessKind::Unaffected;
     }
-    let now = fingerprints(&get);
+    let now = fingerprints(get);
     if process == record.process {
-        return if now == record.fingerprints {
-            ProcessKind::Unaffected
-        } else {
-            ProcessKind::Task(now)
+        return match now == record.fingerprints {
+            true => ProcessKind::Unaffected,
+            false => ProcessKind::Task(now),
         };
     }
-    let devices = entries(record.visible).count();
-    let worker = || {
-        let local_rank = get(launcher(&record.fingerprints, &now, &get)?.local_rank)?;
-        // As a remainder it fits.
-        let position = number(local_rank)?.checked_rem(devices.try_into().ok()?)?;
-        Some(ProcessKind::Worker { local_rank, position: position.try_into().ok()?, devices })
+    let Some(launcher) = launcher(&record.fingerprints, &now, get) else {
+        return ProcessKind::Unaffected;
     };
-    if devices < 2 { ProcessKind::Unaffected } else { worker().unwrap_or(ProcessKind::Unaffected) }
+    let has_ranks = launcher.local_rank == variables::LOCAL_RANK;
+    let devices = entries(record.visible).count();
+    // MPI's process managers also start one torchrun on each node, which needs all
+    // devices; a program alone on its node may have them, as it may under srun.
+    let is_alone = !has_ranks && launcher.local_size.and_then(get) == Some(b"1");
+    match worker(launcher.local_rank, devices, has_ranks, get) {
+        Some(worker) if devices > 1 && !is_alone => ProcessKind::Worker(worker),
+        Some(_) if !has_ranks => ProcessKind::Rank { is_last: devices < 2 },
+        _ => ProcessKind::Unaffected,
+    }
+}
+
+fn worker<'e>(
+    local_rank: &str,
+    devices: usize,
+    has_ranks: bool,
+    get: &impl Fn(&str) -> Option<&'e [u8]>,
+) -> Option<Worker<'e>> {
+    let local_rank = get(local_rank)?;
+    // As a remainder it fits.
+    let position = number(local_rank)?.checked_rem(devices.try_into().ok()?)?;
+    Some(Worker { local_rank, position: position.try_into().ok()?, devices, has_ranks })
 }
 
 /// The launcher that has numbered the process since the task began.
@@ -146,27 +211,42 @@ fn launcher<'e>(
     get: &impl Fn(&str) -> Option<&'e [u8]>,
 ) -> Option<&'static Launcher> {
     let mut launchers = LAUNCHERS.iter().zip(before.iter().zip(now));
-    let (launcher, _) = launchers.find(|(_, (before, now))| **now != 0 && now != before)?;
-    // MPI's process managers also start one torchrun on each node, which needs all
-    // devices; a program alone on its node may have them, as it may under srun.
-    let alone = launcher.local_size.and_then(get) == Some(b"1");
-    (!alone || launcher.local_rank == variables::LOCAL_RANK).then_some(launcher)
+    let is_new = |launcher: &Launcher, before: u64, now: u64| {
+        now != 0 && now != before && !is_derived(launcher, get)
+    };
+    let found = launchers.find(|(launcher, (before, now))| is_new(launcher, **before, **now));
+    found.map(|(launcher, _)| launcher)
+}
+
+/// Whether LOCAL_RANK is what a script has derived from SLURM_LOCALID: the process that
+/// has it is a launcher's parent, or the launcher itself.
+pub fn is_derived<V: AsRef<[u8]>>(launcher: &Launcher, get: &impl Fn(&str) -> Option<V>) -> bool {
+    let value = |name: &str| get(name);
+    launcher.local_rank == variables::LOCAL_RANK
+        && match (value(variables::LOCAL_RANK), value(variables::LOCAL_ID)) {
+            (Some(local_rank), Some(local_id)) => local_rank.as_ref() == local_id.as_ref(),
+            _ => false,
+        }
+        && LAUNCHED.iter().all(|name| value(name).is_none())
 }
 
 /// What becomes of a worker's variables: those with a value change, all are there.
 pub fn changes<'e>(
     record: &Record<'e>,
-    (local_rank, position, devices): (&'e [u8], usize, usize),
+    worker: &Worker<'e>,
     get: impl Fn(&str) -> Option<&'e [u8]>,
 ) -> [(&'static str, Option<&'e [u8]>); 4 + LISTS.len()] {
     let zero: &[u8] = b"0";
     let there = |name, value| get(name).map(|_| value);
-    let own = |list| entry(list, position, devices);
+    let own = |list| entry(list, worker.position, worker.devices);
     let first = [
         (variables::WORKERS, Some(DONE)),
         (variables::CUDA_VISIBLE_DEVICES, own(record.visible)),
-        (variables::BOUND_LOCAL_RANK, there(variables::BOUND_LOCAL_RANK, local_rank)),
-        (variables::LOCAL_RANK, there(variables::LOCAL_RANK, zero).filter(|_| record.virtual_rank)),
+        (variables::BOUND_LOCAL_RANK, there(variables::BOUND_LOCAL_RANK, worker.local_rank)),
+        (
+            variables::LOCAL_RANK,
+            there(variables::LOCAL_RANK, zero).filter(|_| record.virtual_rank && worker.has_ranks),
+        ),
     ];
     // A list of another length is not the plugin's.
     let lists = LISTS.iter().map(|name| (*name, get(name).and_then(own)));
@@ -175,6 +255,32 @@ pub fn changes<'e>(
         *change = value;
     }
     changes
+}
+
+/// The task's rank variables that a launcher's rank has inherited: those that still have
+/// the value of gpubind's note, and the note itself.
+pub fn inherited_ranks<'e>(
+    get: impl Fn(&str) -> Option<&'e [u8]>,
+) -> impl Iterator<Item = &'static str> {
+    let note = get(variables::RANK_VARIABLES_SET).unwrap_or_default();
+    let is_noted = move |name: &str, value: &[u8]| {
+        entries(note).any(|entry| {
+            let rest = entry.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+            rest == Some(value)
+        })
+    };
+    let names = [
+        variables::RANK,
+        variables::WORLD_SIZE,
+        variables::LOCAL_RANK,
+        variables::LOCAL_WORLD_SIZE,
+        variables::NODE_RANK,
+        variables::MASTER_ADDR,
+        variables::MASTER_PORT,
+    ];
+    let inherited = names.map(|name| get(name).is_some_and(|value| is_noted(name, value)));
+    let noted = (variables::RANK_VARIABLES_SET, !note.is_empty());
+    names.into_iter().zip(inherited).chain([noted]).filter_map(|(name, is)| is.then_some(name))
 }
 
 /// Fingerprints of the launchers' variables in an environment.

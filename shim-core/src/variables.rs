@@ -36,12 +36,12 @@ macro_rules! variables {
 
 variables! {
     "Requests" {
-        REQUEST = "SLURM_GPUBIND", set by "user; srun, sbatch, salloc (plugin)", read by "plugin, `gpubind exec`, `gpubind report`":
-            "the request: a user's personal default, or a job's own request";
-        REQUEST_ORIGIN = "SLURM_GPUBIND_ORIGIN", set by "srun, sbatch, salloc (plugin)", read by "the same":
-            "`REQUEST;DEFAULT`: while SLURM_GPUBIND is REQUEST, it is a job's own and has taken the place of the personal DEFAULT, if any";
-        COMPONENT_REQUESTS = "SLURM_GPUBIND_COMPONENTS", set by "srun (plugin)", read by "plugin, in each task, which takes it away":
-            "the requests of an srun's components, with `;` between them, where they differ from SLURM_GPUBIND; an empty one leaves it to the site, `off` keeps the site's default away from Slurm's own binding";
+        REQUEST = "SLURM_GPUBIND", set by "user", read by "srun (plugin), `gpubind exec`":
+            "the user's personal default, for steps of which nobody has said anything";
+        JOB_REQUEST = "SLURM_GPUBIND_JOB", set by "sbatch, salloc, srun (plugin)", read by "srun (plugin), plugin, `gpubind exec`, `gpubind report`":
+            "what the job, or the step around, has itself asked for: items, `slurm` for Slurm's own binding, or `GROUP:ITEMS` for each component with `;` between them";
+        STEP_REQUEST = "SLURM_GPUBIND_STEP", set by "srun (plugin)", read by "plugin, in each task, which takes it away":
+            "what is in effect in srun's own step, in the same form";
     }
     "What gpubind tells each rank" {
         GPU_UUID = "GPUBIND_GPU_UUID", set by "plugin, `gpubind exec`, shim", read by "logs, scripts, `gpubind report`":
@@ -49,7 +49,9 @@ variables! {
         GPU_PCI = "GPUBIND_GPU_PCI", set by "plugin, `gpubind exec`, shim", read by "logs, scripts":
             "PCI addresses of the rank's own devices";
         GPU_INDEX = "GPUBIND_GPU_INDEX", set by "plugin, `gpubind exec`, shim", read by "logs, scripts":
-            "NVML's indices of the rank's own devices on the whole node";
+            "NVML's indices of the rank's own devices on the whole node, as nvidia-smi numbers them outside of jobs";
+        GPU_ORDINAL = "GPUBIND_GPU_ORDINAL", set by "plugin, `gpubind exec`, shim", read by "logs, scripts":
+            "numbers of the rank's own devices among those that the task can reach: what CUDA, NVML and nvidia-smi count in the task";
         NUMA_NODE = "GPUBIND_NUMA_NODE", set by "plugin, `gpubind exec`, shim", read by "logs, scripts":
             "NUMA nodes of each own device; several of one device with `+` between them";
         BOUND_LOCAL_RANK = "GPUBIND_LOCAL_RANK", set by "plugin, `gpubind exec`, shim", read by "logs, scripts, `gpubind exec`, `gpubind report`":
@@ -61,7 +63,7 @@ variables! {
         SHARING_WANTED = "GPUBIND_SHARE", set by "plugin, `gpubind exec`", read by "`gpubind report --check`":
             "`on` where several ranks on a device are wanted";
         RANK_VARIABLES_SET = "GPUBIND_RANK_ENV", set by "plugin, `gpubind exec`", read by "plugin, `gpubind exec`, `gpubind report`":
-            "names of the rank variables that gpubind itself has set";
+            "`NAME=VALUE` of each rank variable, and of CUDA_DEVICE_ORDER, that gpubind itself has set, with commas between them";
         WORKERS = "GPUBIND_WORKERS", set by "plugin, shim, `gpubind exec`", read by "shim, `gpubind exec`, `gpubind report`":
             "the record for the worker shim of a task that keeps several devices; `done` in a worker that has its device, and in all below it";
     }
@@ -96,12 +98,16 @@ variables! {
             "the rank's number on its node; 0 where exactly one device is visible and local-rank=virtual";
         LOCAL_WORLD_SIZE = "LOCAL_WORLD_SIZE", set by "torchrun; plugin, `gpubind exec` with rank-env", read by "programs, shim, program":
             "number of ranks on this node";
+        LOCAL_SIZE = "LOCAL_SIZE", set by "deepspeed", read by "shim, program":
+            "number of workers on this node";
         NODE_RANK = "NODE_RANK", set by "plugin, `gpubind exec` with rank-env", read by "programs":
             "the node's number in the step";
         MASTER_ADDR = "MASTER_ADDR", set by "torchrun; plugin, `gpubind exec` with rank-env", read by "programs":
             "the host of rank 0";
         MASTER_PORT = "MASTER_PORT", set by "torchrun; plugin, `gpubind exec` with rank-env", read by "programs":
             "the port of rank 0";
+        SUBMITIT_EXECUTOR = "SUBMITIT_EXECUTOR", set by "submitit", read by "plugin, `gpubind exec`":
+            "the launcher sets rank variables itself";
         TORCHELASTIC_RUN_ID = "TORCHELASTIC_RUN_ID", set by "torchrun", read by "shim, plugin, program":
             "only torchrun's workers have it";
     }
@@ -174,6 +180,8 @@ variables! {
             "number of tasks in the step";
         STEP_TASKS_PER_NODE = "SLURM_STEP_TASKS_PER_NODE", set by "srun", read by "plugin, program":
             "tasks on each node, such as `4(x2),3`";
+        DISTRIBUTION = "SLURM_DISTRIBUTION", set by "srun", read by "plugin, program":
+            "how tasks are dealt to nodes";
         STEP_NODE_LIST = "SLURM_STEP_NODELIST", set by "Slurm", read by "plugin, program":
             "the step's nodes";
         NODE_LIST = "SLURM_NODELIST", set by "Slurm", read by "plugin, program":
@@ -186,6 +194,8 @@ variables! {
             "where slurm.conf is";
     }
     "Slurm: GPUs and CPUs" {
+        JOB_GPUS = "SLURM_JOB_GPUS", set by "Slurm", read by "plugin":
+            "the job's GPUs on the batch script's node, as gres indices";
         STEP_GPUS = "SLURM_STEP_GPUS", set by "Slurm", read by "plugin, program":
             "the step's GPUs, as gres indices";
         CPUS_ON_NODE = "SLURM_CPUS_ON_NODE", set by "Slurm", read by "`gpubind report --check`":

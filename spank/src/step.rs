@@ -1,29 +1,35 @@
 //! In slurmstepd, before the tasks fork: what the step owns and what the node has.
 //! And when slurmd starts: having the node read beforehand.
 
+use gpubind_core::bind::DEVICE_LISTS;
 use gpubind_core::node::{self, Node, ProbeOptions, Roots, load_or_probe};
 use gpubind_core::site::{BindDefault, JobInfo, PlugstackArgs, Site};
 use gpubind_core::step::{Affinity, GpuLists};
 use gpubind_core::variables;
-use slurm_spank::SpankHandle;
 
-use crate::say;
+use crate::log;
+use crate::spank::Spank;
 
-/// Step ids from here up are Slurm's own steps: batch, extern, interactive
-/// (slurm/slurm.h, SLURM_MAX_NORMAL_STEP_ID).
+/// Step ids from here up are Slurm's own steps (slurm/slurm.h, SLURM_MAX_NORMAL_STEP_ID).
 const FIRST_SPECIAL_STEP: u32 = 0xffff_fff0;
+/// SLURM_BATCH_SCRIPT and SLURM_INTERACTIVE_STEP (slurm/slurm.h).
+const SCRIPTS: [u32; 2] = [0xffff_fffb, 0xffff_fffa];
 
 /// What all tasks of a step need; made once, inherited by each through fork(2).
 pub struct Step {
-    /// The request, as the user wrote it. It is read in the task, as the user.
-    pub request: Option<String>,
+    /// `#SBATCH --gpubind`, as Slurm has handed it over to the script.
+    pub option: Option<String>,
+    /// Whether this is a batch script or an interactive shell.
+    pub is_script: bool,
     /// What the site sets.
     pub site: Site,
-    /// Why the site file does not count, where it should.
-    pub broken: Option<String>,
+    /// Why the site file is ignored, where it is.
+    pub site_error: Option<String>,
     /// Slurm's lists for the whole step: a task's own are gone or wrong under
     /// `none` in several releases (gres.c, gres_g_task_set_env).
-    pub lists: GpuLists,
+    pub plain: [Option<String>; DEVICE_LISTS.len()],
+    /// Those of them that name devices; `None` where the step has no GPU.
+    pub lists: Option<GpuLists>,
     /// The machine, or why it is not known. Not asked where the step has no GPU.
     pub node: Option<Result<Node, String>>,
     /// The tasks' CPUs, once they are forked.
@@ -31,65 +37,85 @@ pub struct Step {
 }
 
 /// Reads the step; `None` where gpubind has nothing to do with it.
-pub fn read(spank: &SpankHandle, args: &PlugstackArgs) -> Option<Step> {
-    if spank.job_stepid().is_ok_and(|id| id > FIRST_SPECIAL_STEP) {
+pub fn read(spank: &Spank, args: &PlugstackArgs) -> Option<Step> {
+    let variable = |name: &str| spank.variable(name).map(|it| it.to_string_lossy().into_owned());
+    let id = spank.step_id().unwrap_or(0);
+    let is_script = SCRIPTS.contains(&id);
+    if id > FIRST_SPECIAL_STEP && !is_script {
         return None;
     }
-    let step = read_normal(spank, args);
-    if step.is_none()
-        && spank.getenv_lossy(variables::COMPONENT_REQUESTS).is_ok_and(|list| list.is_some())
-    {
+    let step = read_of(spank, args, is_script, &variable);
+    if step.is_none() && variable(variables::STEP_REQUEST).is_some() {
         // srun's note to the plugin, not to the user's program.
-        let _ = spank.unsetenv(variables::COMPONENT_REQUESTS);
+        let _ = spank.remove_variable(variables::STEP_REQUEST);
     }
     step
 }
 
-fn read_normal(spank: &SpankHandle, args: &PlugstackArgs) -> Option<Step> {
-    let variable = |name: &str| spank.getenv_lossy(name).ok().flatten();
-    let request = variable(variables::REQUEST).filter(|request| !request.trim().is_empty());
-    let lists = GpuLists {
-        visible: variable(variables::CUDA_VISIBLE_DEVICES),
-        step_gpus: variable(variables::STEP_GPUS).filter(|list| !list.is_empty()),
+fn read_of(
+    spank: &Spank,
+    args: &PlugstackArgs,
+    is_script: bool,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Option<Step> {
+    let says = |name: &str| variable(name).is_some_and(|text| !text.trim().is_empty());
+    let option = spank.option().filter(|_| is_script);
+    let option = option.map(|option| option.to_string_lossy().into_owned());
+    // A script has to do with gpubind only where the job itself has asked.
+    let is_asked = match is_script {
+        true => says(variables::JOB_REQUEST) || option.is_some(),
+        false => [variables::STEP_REQUEST, variables::JOB_REQUEST, variables::REQUEST]
+            .iter()
+            .any(|name| says(name)),
     };
-    let job = JobInfo::read(&variable);
-    // Slurm sets SLURM_STEP_GPUS for each step with GPUs that have device files,
-    // and takes an inherited one away from steps without.
-    if lists.step_gpus.is_none() {
+    if is_script && !is_asked {
+        return None;
+    }
+    // Slurm sets one of these for each step with GPUs that have device files, and takes
+    // an inherited one away from steps without.
+    let gpus = if is_script { variables::JOB_GPUS } else { variables::STEP_GPUS };
+    let step_gpus = variable(gpus).filter(|list| !list.is_empty());
+    let plain = DEVICE_LISTS.map(variable);
+    let job = JobInfo::read(variable);
+    if step_gpus.is_none() {
         let site = args.site(None, &job);
-        return request.is_some().then_some(Step {
-            request,
+        return is_asked.then_some(Step {
+            option,
+            is_script,
             site,
-            broken: None,
-            lists,
+            site_error: None,
+            plain,
+            lists: None,
             node: None,
             affinity: None,
         });
     }
-    let (site, broken) = load_site(args, &job);
-    let acts = request.is_some() || site.default == BindDefault::Always;
-    if !acts && broken.is_none() {
+    let (site, site_error) = load_site(args, &job);
+    let is_wanted = is_asked || site.default == BindDefault::Always;
+    if !is_wanted && site_error.is_none() {
         return None;
     }
-    let node = acts.then(|| node(&site));
-    let tasks = usize::try_from(spank.job_local_task_count().unwrap_or(0)).unwrap_or(0);
+    let node = is_wanted.then(|| node(&site));
+    let tasks = usize::try_from(spank.local_task_count().unwrap_or(0)).unwrap_or(0);
     let affinity = node.as_ref().and_then(|_| Affinity::new(tasks));
-    Some(Step { request, site, broken, lists, node, affinity })
+    let lists = GpuLists { visible: variable(variables::CUDA_VISIBLE_DEVICES), step_gpus };
+    let lists = Some(lists);
+    Some(Step { option, is_script, site, site_error, plain, lists, node, affinity })
 }
 
-/// The site's settings; a file that does not count is told in slurmd's log.
+/// The site's settings; a file that is ignored is reported in slurmd's log.
 fn load_site(args: &PlugstackArgs, job: &JobInfo) -> (Site, Option<String>) {
     let (site, error) = args.load_site(job);
-    let broken = error.map(|error| error.to_string());
-    if let Some(error) = &broken {
-        say::error(error);
+    let site_error = error.map(|error| error.to_string());
+    if let Some(error) = &site_error {
+        log::error(error);
     }
-    (site, broken)
+    (site, site_error)
 }
 
 /// After a task's fork and before it goes on: its CPUs are final.
-pub fn record(spank: &SpankHandle, step: &Step) {
-    if let (Some(affinity), Ok(task), Ok(process)) =
+pub fn record(spank: &Spank, step: &Step) {
+    if let (Some(affinity), Some(task), Some(process)) =
         (&step.affinity, spank.task_id(), spank.task_pid())
     {
         affinity.record(usize::try_from(task).unwrap_or(usize::MAX), process);
@@ -99,27 +125,27 @@ pub fn record(spank: &SpankHandle, step: &Step) {
 /// When slurmd starts: has the node read in the background.
 pub fn refresh(args: &PlugstackArgs) {
     let (site, _) = load_site(args, &JobInfo::default());
-    if let Err(error) = node::refresh(&source(&site)) {
-        say::error(&format!("cannot have this node's GPUs read: {error}"));
+    if let Err(error) = node::refresh(&probe_options(&site)) {
+        log::error(&format!("cannot have this node's GPUs read: {error}"));
     }
 }
 
 fn node(site: &Site) -> Result<Node, String> {
-    match load_or_probe(&source(site)) {
+    match load_or_probe(&probe_options(site)) {
         Ok((node, stale)) => {
             if let Some(why) = stale {
-                say::debug(&format!("NVML was read for this step: {why}"));
+                tracing::debug!("NVML was read for this step: {why}");
             }
             Ok(node)
         }
         Err(error) => {
-            say::error(&error.to_string());
+            log::error(&error.to_string());
             Err(error.to_string())
         }
     }
 }
 
-fn source(site: &Site) -> ProbeOptions {
+fn probe_options(site: &Site) -> ProbeOptions {
     ProbeOptions {
         roots: Roots::new(site.fsroot.clone()),
         program: site.program.clone(),

@@ -3,135 +3,136 @@
 //! Only here are device cgroup and CPU affinity final, and only here does
 //! anything that the user wrote get read, as the user.
 
-use gpubind_core::variables;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::path::Path;
 use std::process;
 
-use gpubind_core::bind::{Edits, Rank, Shim, edits, leftovers};
+use gpubind_core::bind::{self, Decision, Shim, Task, decide};
 use gpubind_core::node::{IdSet, Node, Roots};
-use gpubind_core::request::{Change, ComponentPosition, propagate, step_binding};
-use gpubind_core::site::Settings;
-use gpubind_core::step::{Affinity, Allocation, Ranks, master_port, own_cpus, reach};
-use slurm_spank::SpankHandle;
+use gpubind_core::request::{
+    Binding, Change, ComponentPosition, StepRequest, VariableError, inside_component,
+    is_none_spank, script_request, step_request,
+};
+use gpubind_core::step::{Affinity, listed_cpus, most_tasks, own_cpus, reach, task_ranks};
+use gpubind_core::variables;
 
-use crate::say;
+use crate::log;
+use crate::spank::Spank;
 use crate::step::Step;
+use crate::symbols::End;
+
+/// Slurm's own bound (MAX_HET_JOB_COMPONENTS in slurm/slurm.h).
+const MAX_HET_COMPONENTS: usize = 128;
+
+type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Binds one task. Under `strict`, what keeps it from being bound ends it.
-pub fn bind(spank: &SpankHandle, step: &Step) {
-    let env = |name: &str| spank.getenv_lossy(name).ok().flatten();
-    let local_rank = number(spank.task_id().unwrap_or(0));
-    let first = local_rank == 0;
-    let ranks = ranks(spank, &env);
-    let binding = match step_binding(step.request.as_deref(), place(spank, &ranks), &env) {
-        Ok(binding) => binding,
-        Err(error) => {
-            // srun has checked it; only a task's own tampering leads here.
-            if first {
-                say::user(&format!("SLURM_GPUBIND: {error}; the step runs without gpubind"));
-            }
-            return;
-        }
-    };
-    if env(variables::COMPONENT_REQUESTS).is_some() {
-        if step.request.is_some() {
-            // A step inside this one is inside this component.
-            change(spank, &propagate(binding.to_propagate().as_ref(), &env));
-        }
-        change(spank, &[(variables::COMPONENT_REQUESTS.to_owned(), None)]);
+pub fn bind(spank: &Spank, step: &Step) -> Option<End> {
+    let env: Env =
+        &|name: &str| spank.variable(name).map(|value| value.to_string_lossy().into_owned());
+    let bind_text = env(variables::STEP_TRES_BIND).unwrap_or_default();
+    let is_none = is_none_spank(&bind_text);
+    if is_none {
+        // First of all: whatever happens from here on, the task has what a plain one has.
+        change(spank, &bind::restore(&step.plain, env));
     }
-    let site = &step.site;
-    if let Some(error) = step.broken.as_ref().filter(|_| first && binding.may_be_bound()) {
-        say::user(&format!("warning: {error}"));
+    let request = request(spank, step, env);
+    let decision = decide(&Task {
+        local_rank: local_rank(spank, env),
+        request,
+        is_script: step.is_script,
+        site: &step.site,
+        site_error: step.site_error.as_deref(),
+        lists: step.lists.as_ref(),
+        node: match &step.node {
+            Some(node) => node.as_ref().map_err(String::as_str),
+            None => Err("this node has not been read"),
+        },
+        reach: &|node| reach(node, &Roots::new(step.site.fsroot.clone()).dev()),
+        slurm_binds: Binding::from_tres_bind(&bind_text) == Ok(Binding::Slurm),
+        cpus: &|node| cpus(spank, step, env, node),
+        most_tasks: most_tasks(env).unwrap_or(0).max(count(spank)),
+        own_cpus: &own_cpus,
+        ranks: task_ranks(env, spank.local_task_count()),
+        worker: &|| shim(&step.site.worker),
+        preload: spank.variable(variables::LD_PRELOAD).as_deref(),
+        env,
+    });
+    carry_out(spank, &decision, env)
+}
+
+fn carry_out(spank: &Spank, decision: &Decision, env: Env) -> Option<End> {
+    if let Some(allocation) = &decision.allocation {
+        tracing::debug!("the step's devices: {allocation:?}");
     }
-    let settings = match Settings::for_binding(&binding, site) {
-        Ok(settings) => settings,
-        Err(why) => {
-            change(spank, &leftovers(&env));
-            if site.request.verbose == Some(true) && first {
-                say::user(&format!("the environment stays as Slurm made it: {why}"));
-            }
-            return;
+    decision.once.iter().for_each(|line| log::user(line));
+    if let Some(failure) = &decision.failure {
+        if !failure.is_empty() {
+            log::error(&format!("strict: {failure}"));
         }
-    };
-    let Some(node) = &step.node else {
-        change(spank, &leftovers(&env));
-        if settings.verbose && first {
-            say::user("the step has no GPU on this node; nothing to bind");
-        }
-        return;
-    };
-    let node = node.as_ref().map_err(String::as_str);
-    let allocation = match node {
-        Ok(node) => {
-            let dev = Roots::new(site.fsroot.clone()).dev();
-            Allocation::find(node, &reach(node, &dev), &step.lists)
-        }
-        Err(_) => Allocation::unknown(&step.lists),
-    };
-    let allocation = allocation.without(&site.exclude, node.ok());
-    allocation.notes.iter().for_each(|note| say::debug(note));
-    let recorded = step.affinity.as_ref().and_then(Affinity::of_all_tasks);
-    let rank = Rank {
-        node,
-        allocation: &allocation,
-        tasks: &recorded.unwrap_or_else(|| listed_cpus(spank, &env, node.ok())),
-        cpus: &own_cpus(),
-        settings: &settings,
-        local_rank,
-        ranks: Some(&ranks),
-        worker: shim(&site.worker),
-        env: &env,
-    };
-    let outcome = edits(&rank);
-    if let Some(warning) = outcome.warnings.first().filter(|_| settings.strict) {
-        say::error(&format!("strict: {warning}"));
         // Slurm ignores what a hook of an optional plugin returns, so the task
         // is ended as Slurm ends it for a required one (task.c, exec_task).
-        // SAFETY: ends this forked child; nothing of Rust's is left half done.
-        unsafe { libc::_exit(1) };
+        return Some(End::Task(1));
     }
-    if first {
-        outcome.warnings.iter().for_each(|warning| say::user(&format!("warning: {warning}")));
+    change(spank, &decision.changes);
+    if let Some(preload) = &decision.preload {
+        set(spank, variables::LD_PRELOAD, Some(preload).filter(|preload| !preload.is_empty()));
     }
-    change(spank, &outcome.undo);
-    match outcome.edits {
-        Ok(edits) => apply(spank, &edits, settings.verbose, &env),
-        Err(why) if settings.verbose && first => {
-            say::user(&format!("the environment stays as Slurm made it: {why}"));
-        }
-        Err(_) => {}
-    }
-}
-
-fn change(spank: &SpankHandle, changes: &[Change]) {
-    for (name, value) in changes {
-        let done = match value {
-            Some(value) => spank.setenv(name, value, true),
-            None => spank.unsetenv(name),
-        };
-        if let Err(error) = done {
-            say::error(&format!("cannot change {name}: {error}"));
-        }
-    }
-}
-
-fn apply(spank: &SpankHandle, edits: &Edits, verbose: bool, env: &dyn Fn(&str) -> Option<String>) {
-    for (name, value) in &edits.set {
-        if let Err(error) = spank.setenv(name, value, true) {
-            say::error(&format!("cannot set {name}: {error}"));
-        }
-    }
-    if verbose {
-        let rank = spank.task_global_id().unwrap_or(0);
+    if let Some(got) = &decision.got {
+        let rank = spank.global_task_id().unwrap_or(0);
         let host = env(variables::NODE_NAME).unwrap_or_default();
-        say::user(&format!("rank {rank} on {host}, {}", edits.report));
+        log::user(&format!("rank {rank} on {host}, {got}"));
+    }
+    None
+}
+
+fn change(spank: &Spank, changes: &[Change]) {
+    for (name, value) in changes {
+        set(spank, name, value.as_ref());
     }
 }
 
-/// The worker shim, if this task can read it where it is: a container plugin has
-/// moved it into another root by now (pyxis does in task_init_privileged).
+fn set(spank: &Spank, name: &str, value: Option<impl AsRef<OsStr>>) {
+    let done = match value {
+        Some(value) => spank.set_variable(name, value.as_ref()),
+        None => spank.remove_variable(name),
+    };
+    if let Err(error) = done {
+        log::error(&format!("cannot change {name}: {error}"));
+    }
+}
+
+/// What the task's step asks for. What srun has left for it is taken away, and what a
+/// step inside inherits is this component's.
+fn request(spank: &Spank, step: &Step, env: Env) -> Result<StepRequest, VariableError> {
+    if step.is_script {
+        return script_request(step.option.as_deref(), env);
+    }
+    let position = position(spank, env);
+    let request = step_request(position, env);
+    if let Some(inside) = inside_component(position, env) {
+        let text = inside.to_string();
+        set(spank, variables::JOB_REQUEST, Some(text).filter(|text| !text.is_empty()));
+    }
+    if env(variables::STEP_REQUEST).is_some() {
+        set(spank, variables::STEP_REQUEST, None::<&OsStr>);
+    }
+    request
+}
+
+fn local_rank(spank: &Spank, env: Env) -> Option<usize> {
+    let by_variable = || env(variables::LOCAL_ID)?.parse().ok();
+    spank.task_id().or_else(by_variable).and_then(|id| usize::try_from(id).ok())
+}
+
+/// The step's tasks on this node.
+fn count(spank: &Spank) -> usize {
+    spank.local_task_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(1)
+}
+
+/// The worker shim, if this task can read it where it is: a container plugin may have
+/// moved the task into another root by now.
 fn shim(file: &Path) -> Option<Shim<'_>> {
     // Looked at first: to open a pipe, as a container may have one there, would wait.
     let is_file = file.metadata().is_ok_and(|it| it.is_file());
@@ -139,48 +140,40 @@ fn shim(file: &Path) -> Option<Shim<'_>> {
     Some(Shim { file, process: process::id() })
 }
 
-/// The CPU set of each of the step's tasks on this node, as far as Slurm tells.
-fn listed_cpus(
-    spank: &SpankHandle,
-    env: &dyn Fn(&str) -> Option<String>,
-    node: Option<&Node>,
-) -> Vec<IdSet> {
-    let tasks = number(spank.job_local_task_count().unwrap_or(1));
+/// The CPU set of each of the step's tasks on this node: as slurmstepd has recorded
+/// them, else as far as Slurm lists them.
+fn cpus(spank: &Spank, step: &Step, env: Env, node: Option<&Node>) -> Vec<IdSet> {
+    let recorded = step.affinity.as_ref().and_then(Affinity::of_all_tasks);
     let numa = node.map_or(&[][..], |node| node.numa.as_slice());
-    gpubind_core::step::listed_cpus(env, tasks, numa).unwrap_or_else(|error| {
-        say::debug(&format!("SLURM_CPU_BIND_LIST: {error}; CPU sets are unknown"));
-        vec![IdSet::default(); tasks]
+    recorded.unwrap_or_else(|| {
+        listed_cpus(env, count(spank), numa).unwrap_or_else(|error| {
+            tracing::debug!("SLURM_CPU_BIND_LIST: {error}; CPU sets are unknown");
+            vec![IdSet::default(); count(spank)]
+        })
     })
 }
 
-/// Where the task stands among all tasks that its srun has started. Slurm counts
-/// tasks and nodes of a component from 0; its variables count on through all
-/// components and hold one job id, the first component's (env.c, setup_env).
-fn ranks(spank: &SpankHandle, env: &dyn Fn(&str) -> Option<String>) -> Ranks {
-    let hosts = env(variables::STEP_NODE_LIST).or_else(|| env(variables::NODE_LIST));
+/// Where the task's component stands. Slurm counts the tasks of a component from 0; its
+/// variables count on through all components (env.c, setup_env).
+fn position(spank: &Spank, env: Env) -> ComponentPosition {
     let from_env = |name: &str| env(name).and_then(|text| text.parse().ok());
-    let job = from_env(variables::JOB_ID).or_else(|| spank.job_id().ok()).unwrap_or(0);
-    Ranks {
-        rank: from_env(variables::PROC_ID).or_else(|| spank.task_global_id().ok()).unwrap_or(0),
-        // SLURM_NTASKS may be the job's: srun --preserve-env keeps that.
-        world_size: from_env(variables::STEP_NUM_TASKS)
-            .or_else(|| spank.job_total_task_count().ok())
-            .unwrap_or(1),
-        local_world_size: spank.job_local_task_count().unwrap_or(1),
-        node_rank: from_env(variables::NODE_ID).or_else(|| spank.job_nodeid().ok()).unwrap_or(0),
-        master_addr: hosts.as_deref().and_then(Ranks::first_host),
-        master_port: master_port(job, spank.job_stepid().unwrap_or(0)),
-    }
-}
-
-fn place(spank: &SpankHandle, ranks: &Ranks) -> ComponentPosition {
+    let global = spank.global_task_id();
+    let rank: u32 = from_env(variables::PROC_ID).or(global).unwrap_or(0);
+    let tasks = spank.total_task_count().unwrap_or(1);
+    let before = rank.saturating_sub(global.unwrap_or(rank));
+    // The components of a heterogeneous job have job ids one after the other, and all
+    // find the first one's in the variable.
+    let first: Option<u32> = from_env(variables::JOB_ID);
+    let offset = spank.job_id().zip(first).map(|(own, first)| own.wrapping_sub(first));
+    let group = match offset.and_then(|offset| usize::try_from(offset).ok()) {
+        // A heterogeneous step in one job: its components have one id.
+        Some(0) if before > 0 => None,
+        group => group.filter(|group| *group < MAX_HET_COMPONENTS),
+    };
     ComponentPosition {
-        before: ranks.rank.saturating_sub(spank.task_global_id().unwrap_or(ranks.rank)),
-        tasks: spank.job_total_task_count().unwrap_or(1),
-        total: ranks.world_size,
+        group,
+        before,
+        tasks,
+        total: from_env(variables::STEP_NUM_TASKS).unwrap_or(tasks),
     }
-}
-
-fn number<N: TryInto<usize>>(number: N) -> usize {
-    number.try_into().unwrap_or(0)
 }

@@ -5,7 +5,9 @@ use gpubind_shim_core::variables;
 
 use crate::environment::Environment;
 use crate::space::Space;
-use gpubind_shim_core::record::{ProcessKind, Record, changes, classify, without_shim};
+use gpubind_shim_core::record::{
+    ProcessKind, Record, Worker, changes, classify, inherited_ranks, without_shim,
+};
 
 unsafe extern "C" {
     /// environ(7).
@@ -36,12 +38,32 @@ pub extern "C" fn run() {
         ProcessKind::Task(fingerprints) => {
             remember(&mut environment, &Record { fingerprints, ..record })
         }
-        ProcessKind::Worker { local_rank, position, devices } => {
-            let worker = (local_rank, position, devices);
-            narrow(&mut environment, &record, worker);
+        ProcessKind::Rank { is_last } => {
+            forget_ranks(&mut environment);
+            if is_last {
+                leave(&mut environment);
+            }
+        }
+        ProcessKind::Worker(worker) => {
+            if !worker.has_ranks {
+                forget_ranks(&mut environment);
+            }
+            narrow(&mut environment, &record, &worker);
             // All below have their device: nothing is left to do there.
             leave(&mut environment);
         }
+    }
+}
+
+/// In a launcher's rank: RANK and the like are the task's above, not its own.
+fn forget_ranks(environment: &mut Environment) {
+    let mut names = [""; 8];
+    let inherited = inherited_ranks(|name| environment.get(name));
+    for (slot, name) in names.iter_mut().zip(inherited) {
+        *slot = name;
+    }
+    for name in names.iter().filter(|name| !name.is_empty()) {
+        environment.remove(name);
     }
 }
 
@@ -56,7 +78,7 @@ fn remember(environment: &mut Environment, record: &Record) {
 }
 
 /// Gives a worker its device: all changes, or none.
-fn narrow(environment: &mut Environment, record: &Record, worker: (&[u8], usize, usize)) {
+fn narrow(environment: &mut Environment, record: &Record, worker: &Worker) {
     let changes = changes(record, worker, |name| environment.get(name));
     let changes = changes.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
     let length = changes.clone().map(|(name, value)| name.len() + value.len() + 2).sum();

@@ -1,11 +1,14 @@
-//! Making a task that keeps several devices load the worker shim.
+//! Making a task load the worker shim into what it starts.
+
+use std::ffi::{OsStr, OsString};
+
+use gpubind_shim_core::record::{Record, fingerprints};
 
 use crate::request::LocalRank;
 use crate::variables;
 
 use super::edits::Rank;
-use super::leftovers::others;
-use gpubind_shim_core::record::{Record, fingerprints};
+use super::inherited::preload_without_shim;
 
 /// The worker shim, as a task can load it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,11 +19,35 @@ pub struct Shim<'a> {
     pub process: u32,
 }
 
-/// What arms a task that sees these devices.
-pub(super) fn arm(rank: &Rank, visible: &str) -> Vec<(&'static str, String)> {
+/// Whether a task loads the shim.
+pub(super) enum Arming {
+    /// It does: the shim's record, and LD_PRELOAD.
+    Armed { record: String, preload: OsString },
+    /// It should, and cannot read the shim's file, or starts in a root that cannot be
+    /// looked into beforehand.
+    NoShim,
+    /// It need not: what it starts has nothing to be given or spared.
+    Unneeded,
+}
+
+/// What arms a task of mode `auto` with this share of devices and these rank variables.
+///
+/// Below a task with one device there is nothing to share out, but a launcher's ranks
+/// must not take the task's RANK for theirs. Only a task that is alone on its node is
+/// likely to start a launcher; all others are spared the shim.
+pub(super) fn arm(
+    rank: &Rank,
+    visible: &str,
+    share: usize,
+    ranks: &[(&'static str, String)],
+) -> Arming {
+    let has_ranks = rank.most_tasks == 1 && !ranks.is_empty();
+    if !rank.settings.workers || (share < 2 && !has_ranks) {
+        return Arming::Unneeded;
+    }
     let contained = (rank.env)(variables::OCI_CONTAINER).is_some_and(|bundle| !bundle.is_empty());
-    let Some(shim) = rank.worker.filter(|_| rank.settings.workers && !contained) else {
-        return Vec::new();
+    let Some(shim) = rank.worker.filter(|_| !contained) else {
+        return if share < 2 { Arming::Unneeded } else { Arming::NoShim };
     };
     let record = Record {
         process: shim.process,
@@ -30,12 +57,19 @@ pub(super) fn arm(rank: &Rank, visible: &str) -> Vec<(&'static str, String)> {
     };
     let mut text = Vec::new();
     record.write(&mut |piece| text.extend_from_slice(piece));
-    let preload = (rank.env)(variables::LD_PRELOAD).unwrap_or_default();
+    let record = String::from_utf8_lossy(&text).into_owned();
+    Arming::Armed { record, preload: preload(shim.file, rank.preload) }
+}
+
+/// LD_PRELOAD with the shim before what is there.
+fn preload(file: &str, before: Option<&OsStr>) -> OsString {
+    let before = before.unwrap_or_default();
     // An outer step's may be another file.
-    let preload = others(&preload).unwrap_or(preload);
-    let separator = if preload.is_empty() { "" } else { ":" };
-    vec![
-        (variables::LD_PRELOAD, format!("{}{separator}{preload}", shim.file)),
-        (variables::WORKERS, String::from_utf8_lossy(&text).into_owned()),
-    ]
+    let others = preload_without_shim(before).unwrap_or_else(|| before.to_owned());
+    let mut preload = OsString::from(file);
+    if !others.is_empty() {
+        preload.push(":");
+        preload.push(others);
+    }
+    preload
 }

@@ -1,28 +1,27 @@
 //! From a step's plan to one rank's environment.
 
 use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 
 use crate::node::{IdSet, Node};
 use crate::plan::{Plan, PlanError, Shape, Why, plan};
-use crate::request::{Change, LocalRank, Mode};
-use crate::site::Settings;
+use crate::request::{Change, Ids, Mode, Settings};
 use crate::step::{Allocation, Entry, Ranks};
 use crate::variables;
 
-use super::arming::{Shim, arm};
-use super::leftovers::{GPUBIND_VARS, RANK_VARIABLES, leftovers};
-use super::report::{Locality, RankReport, describe, numa_list};
+use super::arming::{Arming, Shim, arm};
+use super::device_lists::OTHER_MAKERS;
+use super::inherited::{GPUBIND_VARS, inherited, preload_without_shim};
+use super::locality::{Locality, numa_list};
+use super::rank_variables::{is_free, note, rank_variables};
+use super::report::{RankReport, describe};
 use super::visible::{join, ordinals, visible};
 use super::warning::Warning;
 
-/// Variables of other makers' GPUs; Slurm sets all of them where gres.conf says
-/// nothing else (src/plugins/gres/common/gres_common.c).
-const OTHER_MAKERS: [&str; 3] =
-    [variables::GPU_DEVICE_ORDINAL, variables::ROCR_VISIBLE_DEVICES, variables::ZE_AFFINITY_MASK];
-
-/// What Slurm sets in a step with gres/shard or gres/mps (gres_shard.c, gres_mps.c):
-/// who asks for parts of GPUs wants to share them.
-const PARTS: [&str; 2] = [variables::SHARDS_ON_NODE, variables::MPS_PERCENTAGE];
+/// What Slurm sets in a step with gres/shard or gres/mps (gres_shard.c, gres_mps.c), and
+/// where `--ntasks-per-gpu` was asked for: that is a wish to share GPUs.
+const SHARING: [&str; 3] =
+    [variables::SHARDS_ON_NODE, variables::MPS_PERCENTAGE, variables::NTASKS_PER_GPU];
 
 /// One rank, with all that decides about its environment.
 pub struct Rank<'a> {
@@ -32,9 +31,11 @@ pub struct Rank<'a> {
     pub allocation: &'a Allocation,
     /// CPU set of each task of the step on this node, by local rank; empty where unknown.
     pub tasks: &'a [IdSet],
+    /// The greatest number of the step's tasks on any node.
+    pub most_tasks: usize,
     /// The rank's own CPUs as the kernel tells them, for the report.
     pub cpus: &'a IdSet,
-    /// What was asked for.
+    /// What is in effect.
     pub settings: &'a Settings,
     /// The task's number on this node.
     pub local_rank: usize,
@@ -43,6 +44,8 @@ pub struct Rank<'a> {
     /// What a task that keeps several devices may load; `None` where the task cannot
     /// read that file.
     pub worker: Option<Shim<'a>>,
+    /// LD_PRELOAD so far.
+    pub preload: Option<&'a OsStr>,
     /// The environment so far.
     pub env: &'a dyn Fn(&str) -> Option<String>,
 }
@@ -52,6 +55,11 @@ pub struct Rank<'a> {
 pub struct Edits {
     /// Variables to set.
     pub set: Vec<(&'static str, String)>,
+    /// LD_PRELOAD, where it gains the worker shim.
+    pub preload: Option<OsString>,
+    /// What concerns some programs only: [`Warning::NoShim`] those that are launchers,
+    /// [`Warning::SeveralInstances`] those that are none. `verbose` says it.
+    pub notes: Vec<Warning>,
     /// What the rank got.
     pub report: RankReport,
 }
@@ -60,7 +68,7 @@ pub struct Edits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SkipReason {
     /// The request says `off`.
-    #[error("off was asked for")]
+    #[error("the request says off")]
     Off,
     /// Slurm has bound the task.
     #[error("Slurm has bound this task itself")]
@@ -75,8 +83,11 @@ pub enum SkipReason {
     #[error("CUDA_VISIBLE_DEVICES hides all devices")]
     Hidden,
     /// There is no device to give.
-    #[error("the step has no GPU on this node")]
+    #[error("the step has no GPU on this node that can be given")]
     NoDevice,
+    /// Slurm's list does not say which devices the step has.
+    #[error("Slurm's list does not say which devices the step has")]
+    Uncountable,
 }
 
 /// What comes out for a rank.
@@ -86,8 +97,18 @@ pub struct Outcome {
     pub edits: Result<Edits, SkipReason>,
     /// What to do first: it takes away what an outer step's gpubind has left.
     pub undo: Vec<Change>,
+    /// LD_PRELOAD without an outer step's shim, where it has one; empty for one that is
+    /// to be unset.
+    pub undo_preload: Option<OsString>,
     /// What the user should know. All tasks of a node find the same warnings.
     pub warnings: Vec<Warning>,
+}
+
+impl Outcome {
+    /// Nothing is changed, and there is nothing to say.
+    pub fn skipped(why: SkipReason) -> Outcome {
+        Outcome { edits: Err(why), undo: Vec::new(), undo_preload: None, warnings: Vec::new() }
+    }
 }
 
 /// Makes the changes to one rank's environment. Every task of a step computes
@@ -107,98 +128,162 @@ fn by_plan<'p>(
     rank: &Rank,
     plan: impl FnOnce(&mut Vec<Warning>) -> Option<Cow<'p, Plan>>,
 ) -> Outcome {
-    let undo = leftovers(rank.env);
-    let aside = |why, warnings| Outcome { edits: Err(why), undo: undo.clone(), warnings };
+    let mut warnings = Vec::new();
+    let edits = match what_prevents(rank) {
+        Some((why, warning)) => {
+            warnings.extend(warning);
+            Err(why)
+        }
+        None => {
+            warnings.extend(what_is_lacking(rank));
+            match plan(&mut warnings).and_then(|plan| of_plan(rank, &plan, &mut warnings)) {
+                Some(edits) => Ok(edits),
+                None => {
+                    warnings = vec![Warning::NoDevice];
+                    Err(SkipReason::NoDevice)
+                }
+            }
+        }
+    };
+    let undo_preload = rank.preload.and_then(preload_without_shim);
+    Outcome { edits, undo: inherited(rank.env), undo_preload, warnings }
+}
+
+/// Why the rank is not bound whatever the plan, and what to warn of.
+fn what_prevents(rank: &Rank) -> Option<(SkipReason, Option<Warning>)> {
+    let allocation = rank.allocation;
     if rank.settings.mode == Mode::Off {
-        return aside(SkipReason::Off, Vec::new());
+        return Some((SkipReason::Off, None));
     }
-    if let Some((reachable, step)) = rank.allocation.narrowed {
+    if let Some((reachable, step)) = allocation.narrowed {
         // Only who asked for another binding need know that Slurm's is in its way.
         let warning = rank.settings.asked.then_some(Warning::Narrowed { reachable, step });
-        return aside(SkipReason::BoundBySlurm, warning.into_iter().collect());
+        return Some((SkipReason::BoundBySlurm, warning));
     }
-    let entries = &rank.allocation.entries;
-    let mut warnings = Vec::new();
-    if let Err(reason) = rank.node {
-        warnings.push(Warning::NodeUnknown { reason: reason.to_owned() });
+    if let Some(reason) = &allocation.uncountable {
+        let warning = Warning::Uncountable { reason: reason.clone() };
+        return Some((SkipReason::Uncountable, Some(warning)));
     }
-    let excluded = rank.allocation.excluded;
-    if entries.is_empty() && excluded > 0 {
-        return aside(SkipReason::NoDevice, vec![Warning::Excluded { devices: excluded }]);
+    if !allocation.entries.is_empty() {
+        return None;
     }
-    let Some(plan) = plan(&mut warnings) else {
-        return aside(SkipReason::NoDevice, vec![Warning::NoDevice]);
+    let warning = match (allocation.excluded, allocation.not_in_container) {
+        (0, 0) => Warning::NoDevice,
+        (0, devices) => Warning::NoDeviceFile { devices },
+        (devices, _) => Warning::Excluded { devices },
     };
-    if rank.tasks.len() > entries.len() && !is_sharing_wanted(rank) {
-        let (tasks, devices) = (rank.tasks.len(), entries.len());
-        warnings.push(Warning::Shared { tasks, devices });
+    Some((SkipReason::NoDevice, Some(warning)))
+}
+
+/// What keeps the rank from being bound as it should be.
+fn what_is_lacking(rank: &Rank) -> Vec<Warning> {
+    let Allocation { entries, lost, not_in_container, list_only, .. } = rank.allocation;
+    let mut warnings = Vec::new();
+    match (rank.node, list_only) {
+        (Err(reason), _) => warnings.push(Warning::NodeUnknown { reason: reason.to_owned() }),
+        (Ok(_), Some(reason)) => warnings.push(Warning::ListOnly { reason: reason.clone() }),
+        (Ok(_), None) if !lost.is_empty() => {
+            warnings.push(Warning::Lost { names: lost.clone(), left: entries.len() });
+        }
+        (Ok(_), None) => {}
     }
+    if *not_in_container > 0 {
+        let (there, absent) = (entries.len(), *not_in_container);
+        warnings.push(Warning::FewerInContainer { there, absent });
+    }
+    if rank.tasks.len() > entries.len() && !is_sharing_wanted(rank) {
+        warnings.push(Warning::Shared { tasks: rank.tasks.len(), devices: entries.len() });
+    }
+    warnings
+}
+
+fn of_plan(rank: &Rank, plan: &Plan, warnings: &mut Vec<Warning>) -> Option<Edits> {
+    let entries = &rank.allocation.entries;
     let entries_at = |positions: &[usize]| -> Vec<&Entry> {
         positions.iter().filter_map(|at| entries.get(*at)).collect()
     };
     let own_positions = plan.shares.get(rank.local_rank).map_or(&[][..], Vec::as_slice);
     let own = entries_at(own_positions);
     let seen = match rank.settings.mode {
-        Mode::Ordered => entries_at(&in_plan_order(&plan, entries.len())),
-        Mode::First => entries_at(&own_first(own_positions, &plan, entries.len())),
+        Mode::Ordered => entries_at(&in_plan_order(plan, entries.len())),
+        Mode::First => entries_at(&own_first(own_positions, plan, entries.len())),
         Mode::Auto | Mode::Single | Mode::Off => own.clone(),
     };
-    let Some(text) = visible(&seen, rank.settings.ids).filter(|_| !own.is_empty()) else {
-        return aside(SkipReason::NoDevice, vec![Warning::NoDevice]);
-    };
-    if rank.settings.ids == crate::request::Ids::Uuid
-        && seen.iter().any(|entry| entry.uuid.is_none())
-    {
+    let text = visible(&seen, rank.settings.ids).filter(|_| !own.is_empty())?;
+    if rank.settings.ids == Ids::Uuid && seen.iter().any(|entry| entry.uuid.is_none()) {
         warnings.push(Warning::UuidUnknown);
     }
-
-    let mut set = vec![
-        (variables::CUDA_VISIBLE_DEVICES, text.clone()),
-        (variables::CUDA_DEVICE_ORDER, "PCI_BUS_ID".to_owned()),
-    ];
+    let mut notes = Vec::new();
+    if has_several_instances(&seen) {
+        notes.push(Warning::SeveralInstances { instances: seen.len() });
+    }
+    let mut set = vec![(variables::CUDA_VISIBLE_DEVICES, text.clone())];
+    let order = (variables::CUDA_DEVICE_ORDER, "PCI_BUS_ID".to_owned());
     if let Some(numbers) = ordinals(&seen) {
         let there = OTHER_MAKERS.into_iter().filter(|name| (rank.env)(name).is_some());
         set.extend(there.map(|name| (name, numbers.clone())));
     }
     let why = plan.why(rank.local_rank);
-    set.extend(facts(rank, &own, &why, &text));
-    set.extend(rank_variables(rank, own.len(), seen.len()));
-    if rank.settings.mode == Mode::Auto && own.len() > 1 {
-        set.extend(arm(rank, &text));
+    set.extend(own_values(rank, &own, &why, &text));
+    let ranks = rank_variables(rank, own.len(), seen.len());
+    let arming = match rank.settings.mode {
+        Mode::Auto => arm(rank, &text, own.len(), &ranks),
+        _ => Arming::Unneeded,
+    };
+    let is_order_new = is_free(order.0, rank.env);
+    let noted = ranks.iter().chain(Some(&order).filter(|_| is_order_new));
+    set.extend(note(&noted.cloned().collect::<Vec<_>>()));
+    set.push(order);
+    set.extend(ranks);
+    let mut preload = None;
+    match arming {
+        Arming::Armed { record, preload: value } => {
+            set.push((variables::WORKERS, record));
+            preload = Some(value);
+        }
+        Arming::NoShim => notes.push(Warning::NoShim),
+        Arming::Unneeded => {}
     }
     let report = report(rank, &own, text, why);
-    Outcome { edits: Ok(Edits { set, report }), undo, warnings }
+    Some(Edits { set, preload, notes, report })
 }
 
-/// Whether several tasks on a device are wanted: by request, or by asking for parts.
+/// CUDA uses one MIG instance in a process, whatever the list says (MIG user guide,
+/// "CUDA Device Enumeration").
+fn has_several_instances(own: &[&Entry]) -> bool {
+    own.len() > 1 && own.iter().any(|entry| entry.device.is_some_and(|device| device.mig.is_some()))
+}
+
+/// Whether several tasks on a device are wanted: by the request, or by how the GPUs were
+/// asked for.
 fn is_sharing_wanted(rank: &Rank) -> bool {
-    rank.settings.share || PARTS.iter().any(|name| (rank.env)(name).is_some())
+    rank.settings.share || SHARING.iter().any(|name| (rank.env)(name).is_some())
 }
 
-/// How the plan of a mode shares devices.
-pub fn shape(mode: Mode) -> Shape {
+/// How the plan of a mode shares `devices` between tasks, of which there are at most
+/// `most_tasks` on any node of the step.
+pub fn shape(mode: Mode, most_tasks: usize, devices: usize) -> Shape {
     match mode {
-        Mode::Auto => Shape::Auto,
+        Mode::Auto => Shape::Share(devices / most_tasks.max(1)),
         Mode::Single | Mode::Ordered | Mode::First | Mode::Off => Shape::Single,
     }
 }
 
 /// The step's plan; without a known node, the allocation's own order.
 fn plan_of(rank: &Rank, warnings: &mut Vec<Warning>) -> Option<Plan> {
-    let shape = shape(rank.settings.mode);
+    let count = rank.allocation.entries.len();
+    let shape = shape(rank.settings.mode, rank.most_tasks, count);
     let devices = rank.allocation.devices();
     let known = match rank.node {
-        Ok(node) if devices.len() == rank.allocation.entries.len() => {
-            plan(node, &devices, rank.tasks, shape)
-        }
-        _ => Plan::in_order(rank.tasks.len(), rank.allocation.entries.len(), shape),
+        Ok(node) if devices.len() == count => plan(node, &devices, rank.tasks, shape),
+        _ => Plan::in_order(rank.tasks.len(), count, shape),
     };
     match known {
         Ok(plan) => Some(plan),
         Err(PlanError::NoTasks | PlanError::NoDevices) => None,
         Err(error) => {
             warnings.push(Warning::NodeUnknown { reason: error.to_string() });
-            Plan::in_order(rank.tasks.len(), rank.allocation.entries.len(), shape).ok()
+            Plan::in_order(rank.tasks.len(), count, shape).ok()
         }
     }
 }
@@ -206,8 +291,10 @@ fn plan_of(rank: &Rank, warnings: &mut Vec<Warning>) -> Option<Plan> {
 /// The ranks' own devices by local rank, each once, then the step's others.
 fn in_plan_order(plan: &Plan, devices: usize) -> Vec<usize> {
     let mut order: Vec<usize> = Vec::with_capacity(devices);
+    let mut taken = vec![false; devices];
     for device in plan.shares.iter().flatten().copied().chain(0..devices) {
-        if !order.contains(&device) {
+        if let Some(taken) = taken.get_mut(device).filter(|taken| !**taken) {
+            *taken = true;
             order.push(device);
         }
     }
@@ -221,18 +308,24 @@ fn own_first(own: &[usize], plan: &Plan, devices: usize) -> Vec<usize> {
 }
 
 /// What logs and scripts may want to know of the rank's own devices.
-fn facts(rank: &Rank, own: &[&Entry], why: &Why, visible: &str) -> Vec<(&'static str, String)> {
+fn own_values(
+    rank: &Rank,
+    own: &[&Entry],
+    why: &Why,
+    visible: &str,
+) -> Vec<(&'static str, String)> {
     let node = rank.node.ok();
     let gpu = |entry: &Entry| node.and_then(|node| node.gpu(entry.device?));
     let numa = |entry: &Entry| {
         let ids = gpu(entry)?.numa.known()?;
-        // Not by commas: those part the devices.
+        // Not by commas: those separate the devices.
         (!ids.is_empty()).then(|| numa_list(ids).replace(',', "+"))
     };
     let values = [
         join(own, |entry| entry.uuid.clone()),
         join(own, |entry| gpu(entry)?.pci.known().map(|pci| pci.to_string())),
         join(own, |entry| gpu(entry).map(|gpu| gpu.index.to_string())),
+        ordinals(own),
         join(own, numa),
         Some(rank.local_rank.to_string()),
         Some(why.to_string()),
@@ -240,37 +333,6 @@ fn facts(rank: &Rank, own: &[&Entry], why: &Why, visible: &str) -> Vec<(&'static
         is_sharing_wanted(rank).then(|| "on".to_owned()),
     ];
     GPUBIND_VARS.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?))).collect()
-}
-
-/// RANK, WORLD_SIZE and the like, each only where the user has not set it.
-fn rank_variables(rank: &Rank, own: usize, seen: usize) -> Vec<(&'static str, String)> {
-    // A task that keeps several devices is no rank; its children may be.
-    let Some(ranks) = rank.ranks.filter(|_| rank.settings.rank_env && own == 1) else {
-        return Vec::new();
-    };
-    let virtual_rank = seen == 1 && rank.settings.local_rank == LocalRank::Virtual;
-    let local_rank = if virtual_rank { 0 } else { rank.local_rank };
-    let ours = (rank.env)(variables::RANK_VARIABLES_SET).unwrap_or_default();
-    let free = |name: &str| (rank.env)(name).is_none() || ours.split(',').any(|our| our == name);
-    let values = [
-        Some(ranks.rank.to_string()),
-        Some(ranks.world_size.to_string()),
-        Some(local_rank.to_string()),
-        Some(ranks.local_world_size.to_string()),
-        Some(ranks.node_rank.to_string()),
-        ranks.master_addr.clone(),
-        Some(ranks.master_port.to_string()),
-    ];
-    let values = RANK_VARIABLES.into_iter().zip(values);
-    let mut set: Vec<(&'static str, String)> = values
-        .filter_map(|(name, value)| Some((name, value?)))
-        .filter(|(name, _)| free(name))
-        .collect();
-    if !set.is_empty() {
-        let names: Vec<&str> = set.iter().map(|(name, _)| *name).collect();
-        set.push((variables::RANK_VARIABLES_SET, names.join(",")));
-    }
-    set
 }
 
 fn report(rank: &Rank, own: &[&Entry], visible: String, why: Why) -> RankReport {

@@ -7,17 +7,24 @@
 //! applying the edits.
 
 mod arming;
+mod device_lists;
 mod edits;
-mod leftovers;
+mod inherited;
+mod locality;
 mod process;
+mod rank_variables;
 mod report;
+mod task;
 mod visible;
 mod warning;
 
 pub use arming::Shim;
+pub use device_lists::{DEVICE_LISTS, restore};
 pub use edits::{Edits, Outcome, Rank, SkipReason, edits, edits_by, shape};
 pub use gpubind_shim_core::record::LIBRARY;
-pub use leftovers::leftovers;
+pub use inherited::{inherited, preload_without_shim};
+pub use locality::Locality;
 pub use process::{Process, edits_for_process, skip_reason};
-pub use report::{Locality, RankReport};
+pub use report::RankReport;
+pub use task::{Decision, Task, decide};
 pub use warning::Warning;

@@ -1,13 +1,15 @@
 //! The edits for a process that no plugin has bound, from what it finds by itself:
 //! `gpubind exec`.
 
+use std::ffi::OsStr;
+
 use crate::node::{IdSet, Node};
 use crate::plan::{Plan, Shape};
 use crate::request::{LocalRank, Mode};
 use crate::site::{DeviceName, Settings};
 use crate::step::{
-    Allocation, GpuLists, RankInfo, RankSource, Reach, WORKER, is_worker, listed_cpus, names,
-    step_gpu_count, task_ranks,
+    Access, Allocation, GpuLists, RankInfo, RankSource, Reach, WORKER, is_worker, listed_cpus,
+    names, step_gpu_count, task_ranks,
 };
 use crate::variables;
 
@@ -31,6 +33,10 @@ pub struct Process<'a> {
     pub exclude: &'a [DeviceName],
     /// The worker shim, for a task that keeps several devices.
     pub worker: Option<Shim<'a>>,
+    /// Whether it runs in a job step of Slurm's, whatever its environment says.
+    pub is_in_step: bool,
+    /// LD_PRELOAD so far.
+    pub preload: Option<&'a OsStr>,
     /// Its environment so far.
     pub env: &'a dyn Fn(&str) -> Option<String>,
 }
@@ -78,7 +84,7 @@ pub fn skip_reason(
 ///   takes entry r, modulo its length.
 pub fn edits_for_process(process: &Process) -> Outcome {
     if let Some(why) = skip_reason(process.rank_info, process.settings, process.env) {
-        return Outcome { edits: Err(why), undo: Vec::new(), warnings: Vec::new() };
+        return Outcome::skipped(why);
     }
     let visible = (process.env)(variables::CUDA_VISIBLE_DEVICES);
     let given = visible.as_deref().is_some_and(|visible| is_given(visible, process.env));
@@ -95,11 +101,13 @@ pub fn edits_for_process(process: &Process) -> Outcome {
     }
     let devices = allocation.entries.len();
     let count = process.rank_info.local_size.unwrap_or(devices);
-    let ranks = task_ranks(process.env).filter(|_| process.rank_info.source == RankSource::Slurm);
+    let ranks =
+        task_ranks(process.env, None).filter(|_| process.rank_info.source == RankSource::Slurm);
     let rank = Rank {
         node: process.node,
         allocation: &allocation,
         tasks: &cpus(process, count),
+        most_tasks: count,
         cpus: process.cpus,
         settings: &settings,
         local_rank: match process.rank_info.local_size {
@@ -109,6 +117,7 @@ pub fn edits_for_process(process: &Process) -> Outcome {
         },
         ranks: ranks.as_ref(),
         worker: process.worker.filter(|_| !launched),
+        preload: process.preload,
         env: process.env,
     };
     let listed = given.then(|| Plan::as_listed(count, devices, Shape::Single).ok()).flatten();
@@ -118,12 +127,14 @@ pub fn edits_for_process(process: &Process) -> Outcome {
     };
     if outcome.edits.is_err() {
         outcome.undo.clear();
+        outcome.undo_preload = None;
     }
     // Where the admin keeps devices back, the warning is about that.
     if outcome.edits.is_err() && allocation.excluded == 0 {
         outcome.warnings = vec![match (process.node, visible) {
             (Err(reason), _) => Warning::NothingKnown { reason: reason.to_owned() },
             (Ok(_), Some(list)) => Warning::NamesNothing { list },
+            (Ok(_), None) if process.is_in_step => Warning::StepUnknown,
             (Ok(_), None) => Warning::NoGpu,
         }];
     }
@@ -148,7 +159,16 @@ fn allocation(process: &Process, visible: Option<&str>, given: bool) -> Allocati
         return Allocation::unknown(&lists);
     };
     let Some(visible) = visible else {
-        return Allocation::find(node, process.reach, &lists);
+        let all = Allocation::seen(node, process.reach, None);
+        let is_constrained = process.reach.gpus.contains(&Access::Denied);
+        return match lists.step_gpus.clone() {
+            Some(step) => {
+                let lists = GpuLists { visible: Some(step), ..lists };
+                Allocation::find(node, process.reach, &lists, true)
+            }
+            None if process.is_in_step && !is_constrained => Allocation::default(),
+            None => Allocation::of(node, process.reach, all),
+        };
     };
     let seen = Allocation::seen(node, process.reach, Some(visible));
     if given {
@@ -174,7 +194,7 @@ fn cpus(process: &Process, count: usize) -> Vec<IdSet> {
 /// The rank variables are the launcher's, except that LOCAL_RANK, where there is one,
 /// says which of the visible devices to use.
 fn keep_launchers(outcome: &mut Outcome, process: &Process) {
-    outcome.undo.retain(|(name, _)| name.starts_with("GPUBIND_") || name == variables::LD_PRELOAD);
+    outcome.undo.retain(|(name, _)| name.starts_with("GPUBIND_"));
     let Ok(edits) = &mut outcome.edits else { return };
     edits.set.push((WORKER.0, WORKER.1.to_owned()));
     let virtual_rank = process.settings.local_rank == LocalRank::Virtual

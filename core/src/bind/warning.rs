@@ -1,12 +1,14 @@
 //! What a user should know once per node; under `strict`, why a task fails.
 
+use crate::words::count;
+
 /// Something that keeps a step from being bound as asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
     /// Several tasks on a device, and nobody asked for it.
     #[error(
         "{tasks} tasks share {devices} on this node; add `share` if that is wanted, else ask for \
-         more GPUs or start fewer tasks per node", devices = count(*devices)
+         more GPUs or start fewer tasks per node", devices = count(*devices, "GPU")
     )]
     Shared {
         /// Tasks of the step on this node.
@@ -15,18 +17,77 @@ pub enum Warning {
         devices: usize,
     },
     /// The node's GPUs could not be read, so nearness is not known.
-    #[error("{reason}; affinity is unknown, so GPUs are given in their own order")]
+    #[error("{reason}; affinity is unknown, so GPUs are assigned in index order")]
     NodeUnknown {
         /// Why it could not be read.
         reason: String,
     },
-    /// The step has no device on this node that could be named.
-    #[error("no GPU of the step can be named on this node; the environment stays as Slurm made it")]
+    /// The step has no device on this node.
+    #[error("the step has no GPU on this node; the environment stays as Slurm made it")]
     NoDevice,
+    /// Slurm's list names nothing that NVML lists, or none of it can be used.
+    #[error("{reason}; each task is given an entry of Slurm's own list")]
+    ListOnly {
+        /// What does not fit.
+        reason: String,
+    },
+    /// Slurm's list counts something else than GPUs.
+    #[error("{reason}; the environment stays as Slurm made it")]
+    Uncountable {
+        /// What cannot be told apart.
+        reason: String,
+    },
+    /// Devices of the step that cannot be used; the others are given.
+    #[error(
+        "the step's {} cannot be used; its tasks are given the other {}",
+        names.join(" and "), count(*left, "GPU")
+    )]
+    Lost {
+        /// What cannot be used, in words.
+        names: Vec<String>,
+        /// Devices of the step that can.
+        left: usize,
+    },
+    /// The process runs in a container that lacks some of the step's device files.
+    #[error(
+        "this container has {} of the step's {}; its tasks are given those",
+        there, count(there + absent, "GPU")
+    )]
+    FewerInContainer {
+        /// Devices of the step that are in the container.
+        there: usize,
+        /// Devices of the step that are not.
+        absent: usize,
+    },
+    /// The process runs in a container that lacks all of the step's device files.
+    #[error(
+        "this container has no device file of the step's {}; the environment stays as Slurm \
+         made it", count(*devices, "GPU")
+    )]
+    NoDeviceFile {
+        /// Devices of the step on this node.
+        devices: usize,
+    },
+    /// A process that sees several MIG instances.
+    #[error(
+        "each task sees {instances} MIG instances, of which CUDA uses the first only; start one \
+         task for each instance"
+    )]
+    SeveralInstances {
+        /// How many.
+        instances: usize,
+    },
+    /// The task keeps several devices for its workers, which cannot be told apart.
+    #[error(
+        "tasks keep several GPUs, but cannot read the worker shim where they run, so that each \
+         worker of a launcher sees all of them; mount /usr/lib/gpubind into the container, or \
+         start the workers by gpubind exec"
+    )]
+    NoShim,
     /// The site keeps all of the step's devices from its ranks.
     #[error(
         "the site keeps {devices} of this node from all ranks (exclude in gpubind.toml), and the \
-         step has no other; the environment stays as Slurm made it", devices = count(*devices)
+         step has no other; the environment stays as Slurm made it", devices = count(*devices, "GPU")
     )]
     Excluded {
         /// The step's devices on this node.
@@ -47,6 +108,13 @@ pub enum Warning {
         /// The list.
         list: String,
     },
+    /// A process in a step whose devices nothing tells.
+    #[error(
+        "this process is in a job step, and neither CUDA_VISIBLE_DEVICES nor SLURM_STEP_GPUS says \
+         which GPUs are the step's; hand both on to it (for a container: -e 'SLURM*' -e 'CUDA*' \
+         -e 'GPUBIND*'); the environment stays as it is"
+    )]
+    StepUnknown,
     /// A machine without GPUs, or none that the process can reach.
     #[error("this process can reach no GPU; the environment stays as it is")]
     NoGpu,
@@ -55,9 +123,10 @@ pub enum Warning {
     UuidUnknown,
     /// Slurm itself has narrowed each task to some of the step's GPUs.
     #[error(
-        "Slurm's device cgroup lets this task reach {reachable} of the step's {step}; gpubind \
-         stands aside (without --gpus-per-task or with --gpu-bind=spank, peers stay reachable)",
-        step = count(*step)
+        "Slurm's own binding lets this task reach {reachable} of the step's {step}; the \
+         environment stays as Slurm made it (with --gpu-bind=spank on the srun that starts the \
+         step, all stay reachable)",
+        step = count(*step, "GPU")
     )]
     Narrowed {
         /// Reachable GPUs.
@@ -65,8 +134,4 @@ pub enum Warning {
         /// GPUs of the step on this node.
         step: usize,
     },
-}
-
-fn count(devices: usize) -> String {
-    if devices == 1 { "1 GPU".to_owned() } else { format!("{devices} GPUs") }
 }

@@ -49,6 +49,8 @@ pub enum Shape {
     /// With fewer tasks than devices, an equal share of floor(devices / tasks)
     /// for each task; else one device for each.
     Auto,
+    /// So many devices for each task; one where there are not enough.
+    Share(usize),
 }
 
 /// Which task of a step gets which of its devices.
@@ -171,9 +173,11 @@ impl Plan {
 
 /// Devices for each task.
 fn share(tasks: usize, devices: usize, shape: Shape) -> usize {
+    let most = (devices / tasks.max(1)).max(1);
     match shape {
         Shape::Single => 1,
-        Shape::Auto => (devices / tasks.max(1)).max(1),
+        Shape::Auto => most,
+        Shape::Share(share) => share.clamp(1, most),
     }
 }
 

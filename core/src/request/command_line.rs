@@ -37,6 +37,10 @@ pub struct CommandLine {
     pub replacements: Vec<(usize, String)>,
     /// The components, at least one.
     pub components: Vec<Component>,
+    /// The job of srun's `--jobid`.
+    pub job_id: Option<String>,
+    /// Whether the command only prints about itself: `--help`, `--usage`, `--version`.
+    pub is_informational: bool,
 }
 
 impl CommandLine {
@@ -111,7 +115,12 @@ pub fn read_command_line(
     argv: &[OsString],
     is_program: &dyn Fn(&OsStr) -> bool,
 ) -> Result<CommandLine, RequestError> {
-    let mut line = CommandLine { replacements: Vec::new(), components: Vec::new() };
+    let mut line = CommandLine {
+        replacements: Vec::new(),
+        components: Vec::new(),
+        job_id: None,
+        is_informational: false,
+    };
     line.start_component();
     let mut requests = Vec::new();
     let mut position = 1;
@@ -126,6 +135,7 @@ pub fn read_command_line(
             requests.extend(option.map(|option| RequestOption { position, ..option }));
             position += words;
         } else if text.len() > 1 && text.starts_with('-') && text != "--" {
+            line.is_informational |= text.starts_with("-V") || text.starts_with("-h");
             position += words_of_short(command, &text[1..]);
         } else {
             // The program. Only srun starts further components behind it.
@@ -161,6 +171,7 @@ fn read_long(
             });
         return Ok((1 + usize::from(takes_next), None));
     };
+    line.is_informational |= matches!(name, "help" | "usage" | "version");
     let words = if arity == Arity::Value && glued.is_none() { 2 } else { 1 };
     let Some(value) = glued.or_else(|| next.and_then(|next| next.to_str())) else {
         return Ok((words, None));
@@ -195,6 +206,7 @@ fn read_long(
         "tres-per-task" if value.contains("gpu") => line.binds_implicitly(),
         // The letter g stands for the nearest GPUs.
         "accel-bind" if value.contains('g') => line.binds_implicitly(),
+        "jobid" => line.job_id = Some(value.to_owned()),
         "het-group" | "pack-group" => {
             if let (Some(groups), Some(component)) = (groups(value), line.current()) {
                 component.groups = groups;

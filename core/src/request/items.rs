@@ -114,14 +114,16 @@ macro_rules! items {
         pub struct Settings {
             /// Whether the user asked for gpubind, and not only the site's default.
             pub asked: bool,
+            /// What user and site have said, without the built-in values.
+            pub said: Request,
             $(#[doc = $about] pub $field: $type,)*
         }
 
         impl Settings {
             /// What `request` says, and otherwise the built-in values.
             pub fn new(asked: bool, request: &Request) -> Settings {
-                let built_in = Settings { asked, $($field: ($built_in)(asked),)* };
-                Settings { asked, $($field: request.$field.unwrap_or(built_in.$field),)* }
+                let said = request.clone();
+                Settings { asked, said, $($field: request.$field.unwrap_or(($built_in)(asked)),)* }
             }
         }
 
@@ -245,7 +247,8 @@ mod tests {
                 let mut request = Request::default();
                 item.set(&mut request, item.default);
                 let plain = Settings::new(asked, &Request::default());
-                assert_eq!(Settings::new(asked, &request), plain, "{}", item.name);
+                let said = Settings { said: plain.said.clone(), ..Settings::new(asked, &request) };
+                assert_eq!(said, plain, "{}", item.name);
             }
             assert!(item.for_the_site().any(|value| value.text == item.default), "{}", item.name);
         }

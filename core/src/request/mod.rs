@@ -8,6 +8,8 @@
 //! | `command` | srun, sbatch and salloc |
 //! | `slurm_options` | which options of srun, sbatch and salloc take a value |
 //! | `command_line` | gpubind's words on such a command line |
+//! | `transport` | bindings as a variable carries them |
+//! | `slurm_variables` | what Slurm's own variables say of a binding |
 //! | `propagation` | the variables that carry a request to the tasks (the sender) |
 //! | `component` | which request is a task's own (the receiver) |
 //!
@@ -23,13 +25,21 @@ mod grammar;
 mod items;
 mod propagation;
 mod slurm_options;
+mod slurm_variables;
+mod transport;
 
 pub use binding::Binding;
 pub use command::Command;
 pub use command_line::{CommandLine, Component, read_command_line};
-pub use component::{ComponentPosition, step_binding};
+pub use component::{
+    ComponentPosition, StepRequest, inside_component, script_request, step_request,
+};
 pub use grammar::RequestError;
 pub use items::{
     Form, GivenBy, ITEMS, Ids, Item, ItemValue, LocalRank, Mode, Request, Settings, written_items,
 };
-pub use propagation::{Change, propagate, variables};
+pub use propagation::{
+    Change, VariableError, job_request, personal_default, propagate, request_of_process,
+};
+pub use slurm_variables::is_none_spank;
+pub use transport::Bindings;

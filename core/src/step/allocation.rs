@@ -2,14 +2,17 @@
 //!
 //! Four numbering systems meet here: Slurm's gres index, the N of /dev/nvidiaN,
 //! NVML's index in PCI order, and CUDA's index among the devices that a process
-//! can reach. One rule is right with ConstrainDevices on and off, for partial
-//! nodes and for gaps: the step-level CUDA_VISIBLE_DEVICES holds integers that
-//! count the reachable GPUs in PCI order, or UUIDs.
+//! can reach. Where the snapshot knows which device file has which gres index,
+//! SLURM_STEP_GPUS names the devices. Elsewhere one rule is right with
+//! ConstrainDevices on and off, for partial nodes and for gaps: the step-level
+//! CUDA_VISIBLE_DEVICES holds integers that count the reachable GPUs in PCI order,
+//! or UUIDs.
 
-use crate::node::{Device, MigInstance, Node};
+use crate::node::{Device, Node};
 use crate::site::DeviceName;
 
 use super::Reach;
+use super::slots::{Named, Slot, by_name, by_uuid, names, open, position, slots};
 
 /// The lists that Slurm set for the whole step, before any task binding.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,7 +29,7 @@ pub struct Entry {
     /// What the device is, where the node is known.
     pub device: Option<Device>,
     /// Its number among the reachable GPUs in PCI order: what CUDA counts with
-    /// CUDA_DEVICE_ORDER=PCI_BUS_ID. None for a MIG instance, beside a sick
+    /// CUDA_DEVICE_ORDER=PCI_BUS_ID. None for a MIG instance, beside an unusable
     /// GPU or one in MIG mode, and for a GPU of an unknown node that is named by UUID.
     pub ordinal: Option<u32>,
     /// Its UUID, where known.
@@ -42,32 +45,84 @@ pub struct Allocation {
     /// Where Slurm lets the process reach only some of the step's GPUs: how many
     /// it reaches, and how many the step has.
     pub narrowed: Option<(usize, usize)>,
+    /// Devices of the step that no rank can be given, in words: NVML cannot use or
+    /// does not list them.
+    pub lost: Vec<String>,
+    /// How many of the step's devices have no device file where the process runs.
+    pub not_in_container: usize,
     /// How many of the step's devices the site keeps from all ranks.
     pub excluded: usize,
-    /// What did not fit together, for the debug log.
-    pub notes: Vec<String>,
+    /// Why the entries are those of Slurm's list, whatever devices they are.
+    pub list_only: Option<String>,
+    /// Why Slurm's list cannot be shared out at all.
+    pub uncountable: Option<String>,
 }
 
 impl Allocation {
-    /// Finds the step's devices on a known node.
-    pub fn find(node: &Node, reach: &Reach, lists: &GpuLists) -> Allocation {
-        let reachable = reachable(node, reach);
-        let mut notes = Vec::new();
+    /// Finds the step's devices on a known node. `slurm_binds` is whether Slurm itself
+    /// may have given the task some of them only.
+    pub fn find(node: &Node, reach: &Reach, lists: &GpuLists, slurm_binds: bool) -> Allocation {
+        let slots = slots(node, reach);
+        let visible: Vec<&str> = names(lists.visible.as_deref().unwrap_or_default()).collect();
+        let numbers: Option<Vec<usize>> = visible.iter().map(|name| name.parse().ok()).collect();
+        let step = lists.step_gpus.as_deref().map_or(visible.len(), |list| names(list).count());
+        let reachable = open(&slots).count();
+        let is_denied = slots.iter().any(Slot::is_denied);
+        if slurm_binds && is_denied && reachable < step && !names_mig(&visible) {
+            let devices = open(&slots).filter_map(Slot::device).collect();
+            let narrowed = Some((reachable, step));
+            return Allocation { narrowed, ..Allocation::of(node, reach, devices) };
+        }
+        let found = match numbers {
+            Some(numbers) if open(&slots).any(|slot| slot.counts_instances(node)) => {
+                return Allocation::uncountable(&numbers);
+            }
+            Some(numbers) => {
+                let by_gres = by_gres_index(node, &slots, lists);
+                by_gres.unwrap_or_else(|| by_number(node, &slots, &numbers, lists))
+            }
+            None => visible.iter().map(|name| by_name(node, &slots, name)).collect(),
+        };
+        Allocation::from_named(node, reach, lists, &slots, found)
+    }
+
+    fn from_named(
+        node: &Node,
+        reach: &Reach,
+        lists: &GpuLists,
+        slots: &[Slot],
+        found: Vec<Named>,
+    ) -> Allocation {
         let mut devices = Vec::new();
-        if let Some(visible) = &lists.visible {
-            match from_visible(node, &reachable, visible) {
-                Ok(found) => devices = found,
-                Err(note) => notes.push(note),
+        let mut lost = Vec::new();
+        let mut not_in_container = 0;
+        for named in found {
+            match named {
+                Named::Device(device, slot) if slot.is_open() => devices.push(device),
+                Named::Device(_, slot) if slot.is_missing() => not_in_container += 1,
+                Named::NotInContainer => not_in_container += 1,
+                // It belongs to another step, whatever the list says.
+                Named::Device(..) => {}
+                Named::Unusable(name) | Named::Unknown(name) => lost.push(name),
             }
         }
-        if devices.is_empty() {
-            devices = fall_back(node, &reachable, lists, &mut notes);
+        lost.sort_unstable();
+        lost.dedup();
+        if devices.is_empty() && not_in_container == 0 {
+            let reason = list_only_reason(lists, slots, &lost);
+            return Allocation { lost, list_only: Some(reason), ..Allocation::unknown(lists) };
         }
-        // gres counts MIG instances one by one.
-        let step = lists.step_gpus.as_deref().map_or(0, |list| names(list).count());
-        let narrowed =
-            (entries_are_gpus(lists) && reachable.len() < step).then_some((reachable.len(), step));
-        Allocation { narrowed, notes, ..Allocation::of(node, reach, devices) }
+        Allocation { lost, not_in_container, ..Allocation::of(node, reach, devices) }
+    }
+
+    fn uncountable(numbers: &[usize]) -> Allocation {
+        let list: Vec<String> = numbers.iter().map(usize::to_string).collect();
+        let reason = format!(
+            "CUDA_VISIBLE_DEVICES={} does not say which MIG instances the step has; gres.conf \
+             with AutoDetect=nvml makes Slurm name them by UUID",
+            list.join(",")
+        );
+        Allocation { uncountable: Some(reason), ..Allocation::default() }
     }
 
     /// An allocation of these devices, each once.
@@ -79,22 +134,16 @@ impl Allocation {
 
     /// An allocation of these devices in this very order, each once.
     pub fn listed(node: &Node, reach: &Reach, devices: Vec<Device>) -> Allocation {
-        let reachable = reachable(node, reach);
-        // Whether CUDA counts a sick GPU is not known, and with MIG it counts
+        let slots: Vec<Slot> = open(&slots(node, reach)).copied().collect();
+        // Whether CUDA counts an unusable GPU is not known, and with MIG it counts
         // instances; beside either there are no numbers that can be trusted.
-        let counts = |slot: &Slot| match slot {
-            Slot::Gpu(gpu) => {
-                node.gpus.get(*gpu).is_some_and(|gpu| gpu.mig_mode.known() != Some(&true))
-            }
-            Slot::Unusable => false,
-        };
-        let countable = reachable.iter().all(counts);
+        let countable = slots.iter().all(|slot| slot.is_whole_gpu(node));
         let entries = devices
             .into_iter()
             .map(|device| Entry {
                 device: Some(device),
                 ordinal: match device.mig {
-                    None if countable => position(&reachable, device.gpu),
+                    None if countable => position(&slots, device.gpu),
                     _ => None,
                 },
                 uuid: node.uuid(device).map(str::to_owned),
@@ -107,16 +156,19 @@ impl Allocation {
     /// it can reach where the variable is unset; an entry that names nothing
     /// hides itself and all after it, as in CUDA.
     pub fn seen(node: &Node, reach: &Reach, visible: Option<&str>) -> Vec<Device> {
-        let reachable = reachable(node, reach);
-        match visible {
-            Some(visible) => names(visible)
-                .map_while(|name| match named(node, &reachable, name) {
-                    Some(Named::Device(device)) => Some(device),
-                    Some(Named::Unusable) | None => None,
-                })
-                .collect(),
-            None => healthy(&reachable).collect(),
-        }
+        let all = slots(node, reach);
+        let slots: Vec<Slot> = open(&all).copied().collect();
+        let Some(visible) = visible else {
+            return slots.iter().filter_map(Slot::device).collect();
+        };
+        let named = |name: &str| match name.parse::<usize>() {
+            Ok(ordinal) => slots.get(ordinal)?.device(),
+            Err(_) => match by_uuid(node, &all, name) {
+                Named::Device(device, _) => Some(device),
+                Named::Unusable(_) | Named::Unknown(_) | Named::NotInContainer => None,
+            },
+        };
+        names(visible).map_while(named).collect()
     }
 
     /// The step's devices where the node cannot be read: Slurm's list as it is.
@@ -136,7 +188,7 @@ impl Allocation {
     }
 
     /// The allocation without the devices that the site keeps from all ranks. On a node
-    /// that is not known, only those can be told that both sides name by UUID.
+    /// that is not known, only those can be recognised that both sides name by UUID.
     pub fn without(mut self, names: &[DeviceName], node: Option<&Node>) -> Allocation {
         let before = self.entries.len();
         self.entries.retain(|entry| {
@@ -155,159 +207,69 @@ impl Allocation {
     }
 }
 
-/// Whether Slurm's list is one of whole GPUs, as far as its text tells.
-fn entries_are_gpus(lists: &GpuLists) -> bool {
-    let visible = lists.visible.as_deref().unwrap_or_default();
-    names(visible).all(|name| !name.starts_with("MIG-"))
+/// Whether any entry is a MIG instance, as far as its text says. gres counts instances
+/// one by one.
+fn names_mig(visible: &[&str]) -> bool {
+    visible.iter().any(|name| name.starts_with("MIG-"))
 }
 
-/// The entries of a comma list.
-pub fn names(list: &str) -> impl Iterator<Item = &str> {
-    list.split(',').map(str::trim).filter(|name| !name.is_empty())
+/// The devices by SLURM_STEP_GPUS, where the order of Slurm's GPUs is known; `None`
+/// where the two do not fit together.
+fn by_gres_index(node: &Node, slots: &[Slot], lists: &GpuLists) -> Option<Vec<Named>> {
+    let minors = node.gres_minors.as_ref()?;
+    let indices = names(lists.step_gpus.as_deref()?).map(|name| name.parse::<usize>().ok());
+    let minor = |index: Option<usize>| minors.get(index?).copied();
+    let step: Option<Vec<u32>> = indices.map(minor).collect();
+    let named = |minor: &u32| {
+        let slot = slots.iter().find(|slot| slot.minor(node) == Some(*minor));
+        slot.map_or_else(|| Named::Unknown(format!("/dev/nvidia{minor}")), |slot| slot.named(node))
+    };
+    let named: Vec<Named> = step?.iter().map(named).collect();
+    let is_open = |named: &Named| matches!(named, Named::Device(_, slot) if slot.is_open());
+    // A description of another gres.conf would name other steps' devices.
+    let fits = named.iter().any(is_open) || !slots.iter().any(Slot::is_open);
+    fits.then_some(named)
 }
 
-/// A GPU that the process can reach.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Slot {
-    /// One that works, by its position in the node's list.
-    Gpu(usize),
-    /// One that does not. Slurm knows nothing of that and counts it.
-    Unusable,
-}
-
-/// What the process can reach, in PCI order, which is the order of NVML's indices.
-fn reachable(node: &Node, reach: &Reach) -> Vec<Slot> {
-    let may = |list: &[bool], at: usize| list.get(at).copied().unwrap_or(true);
-    let gpus = node.gpus.iter().enumerate().filter(|(at, _)| may(&reach.gpus, *at));
-    let unusable = node.unusable.iter().enumerate().filter(|(at, _)| may(&reach.unusable, *at));
-    let mut slots: Vec<(u32, Slot)> = gpus
-        .map(|(at, gpu)| (gpu.index, Slot::Gpu(at)))
-        .chain(unusable.map(|(_, unusable)| (unusable.index, Slot::Unusable)))
-        .collect();
-    slots.sort_by_key(|(index, _)| *index);
-    slots.into_iter().map(|(_, slot)| slot).collect()
-}
-
-/// The devices among the slots that work.
-fn healthy(slots: &[Slot]) -> impl Iterator<Item = Device> + '_ {
-    slots.iter().filter_map(|slot| match slot {
-        Slot::Gpu(gpu) => Some(Device { gpu: *gpu, mig: None }),
-        Slot::Unusable => None,
-    })
-}
-
-fn position(reachable: &[Slot], gpu: usize) -> Option<u32> {
-    let at = reachable.iter().position(|slot| *slot == Slot::Gpu(gpu));
-    at.and_then(|at| u32::try_from(at).ok())
-}
-
-/// The devices that a CUDA_VISIBLE_DEVICES names, or a note why it does not fit.
-fn from_visible(node: &Node, reachable: &[Slot], visible: &str) -> Result<Vec<Device>, String> {
-    let mut devices = Vec::new();
-    for name in names(visible) {
-        match named(node, reachable, name) {
-            Some(Named::Device(device)) => devices.push(device),
-            Some(Named::Unusable) => {}
-            None => {
-                let count = reachable.len();
-                return Err(format!(
-                    "CUDA_VISIBLE_DEVICES={visible}: no device `{name}` among {count} reachable GPUs"
-                ));
-            }
-        }
-    }
-    Ok(devices)
-}
-
-/// What one entry of CUDA_VISIBLE_DEVICES names.
-enum Named {
-    Device(Device),
-    Unusable,
-}
-
-fn named(node: &Node, reachable: &[Slot], name: &str) -> Option<Named> {
-    match name.parse::<usize>() {
-        Ok(ordinal) => reachable.get(ordinal).map(|slot| match slot {
-            Slot::Gpu(gpu) => Named::Device(Device { gpu: *gpu, mig: None }),
-            Slot::Unusable => Named::Unusable,
-        }),
-        Err(_) => by_uuid(node, name).map(Named::Device),
-    }
-}
-
-/// The device with this UUID. A MIG instance may be spelled `MIG-<uuid>`, or as
-/// older drivers and Slurm do, `MIG-GPU-<parent>/<gi>/<ci>` with or without the
-/// inner `GPU-`.
-fn by_uuid(node: &Node, name: &str) -> Option<Device> {
-    let named = slashed(name);
-    for (gpu, known) in node.gpus.iter().enumerate() {
-        let uuid = known.uuid.known().map(String::as_str);
-        if uuid == Some(name) {
-            return Some(Device { gpu, mig: None });
-        }
-        let parent = uuid.and_then(|uuid| uuid.strip_prefix("GPU-"));
-        let is_named = |(parent_of_named, gi, ci), instance: &MigInstance| {
-            parent == Some(parent_of_named) && instance.gi == gi && instance.ci == ci
+/// The devices by the integers of CUDA_VISIBLE_DEVICES.
+fn by_number(node: &Node, slots: &[Slot], numbers: &[usize], lists: &GpuLists) -> Vec<Named> {
+    let indices: Option<Vec<usize>> =
+        lists.step_gpus.as_deref().map(|list| names(list).filter_map(|n| n.parse().ok()).collect());
+    // Where devices are constrained the integers count the step's own from 0 and
+    // differ from SLURM_STEP_GPUS, but for a step that has the first ones.
+    let is_constrained = slots.iter().any(Slot::is_denied)
+        || indices.is_some_and(|indices| !indices.is_empty() && indices != numbers);
+    if is_constrained {
+        let reachable: Vec<Named> = open(slots).map(|slot| slot.named(node)).collect();
+        let others = numbers.len().saturating_sub(reachable.len());
+        let is_container = slots.iter().any(Slot::is_missing);
+        let other = |_| match is_container {
+            true => Named::NotInContainer,
+            false => Named::Unknown("a GPU that NVML does not list".to_owned()),
         };
-        let mig = known.mig.iter().position(|instance| {
-            instance.uuid == name || named.is_some_and(|named| is_named(named, instance))
-        });
-        if mig.is_some() {
-            return Some(Device { gpu, mig });
-        }
+        return reachable.into_iter().chain((0..others).map(other)).collect();
     }
-    None
+    let named = |number: &usize| match slots.get(*number) {
+        Some(slot) => slot.named(node),
+        None => Named::Unknown(format!("number {number} of Slurm's list")),
+    };
+    numbers.iter().map(named).collect()
 }
 
-/// Parent UUID (without `GPU-`), GPU instance and compute instance of an old-style MIG name.
-fn slashed(name: &str) -> Option<(&str, u32, u32)> {
-    let mut parts = name.strip_prefix("MIG-")?.split('/');
-    let parent = parts.next()?;
-    let (gi, ci) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    let parent = parent.strip_prefix("GPU-").unwrap_or(parent);
-    parts.next().is_none().then_some((parent, gi, ci))
-}
-
-/// What the step owns where CUDA_VISIBLE_DEVICES is unset or does not fit: the
-/// gres indices as numbers of the node's GPUs, if they are reachable; else every
-/// reachable GPU, which is the step's set where Slurm constrains devices.
-fn fall_back(
-    node: &Node,
-    reachable: &[Slot],
-    lists: &GpuLists,
-    notes: &mut Vec<String>,
-) -> Vec<Device> {
-    let indices: Option<Vec<u32>> = lists
-        .step_gpus
-        .as_deref()
-        .map(|list| names(list).map(|name| name.parse().ok()).collect())
-        .unwrap_or_default();
-    let constrained = reachable.len() < node.gpus.len() + node.unusable.len();
-    if let Some(indices) = indices.filter(|indices| !indices.is_empty()) {
-        if constrained && indices.len() == reachable.len() {
-            notes.push("the step's devices: all reachable GPUs".to_owned());
-            return healthy(reachable).collect();
-        }
-        let index = |device: &Device| node.gpu(*device).map(|gpu| gpu.index);
-        let named = |device: &Device| index(device).is_some_and(|index| indices.contains(&index));
-        let found: Vec<Device> = healthy(reachable).filter(named).collect();
-        let unusable =
-            node.unusable.iter().filter(|unusable| indices.contains(&unusable.index)).count();
-        if found.len() + unusable == indices.len() {
-            notes.push(
-                "the step's devices: SLURM_STEP_GPUS as numbers of the node's GPUs".to_owned(),
-            );
-            return found;
-        }
+fn list_only_reason(lists: &GpuLists, slots: &[Slot], lost: &[String]) -> String {
+    if !slots.is_empty() && !lost.is_empty() && lost.iter().all(|name| name.starts_with("GPU ")) {
+        return format!("none of the step's GPUs can be used: {}", lost.join(", "));
     }
-    notes.push("the step's devices: all reachable GPUs, for want of a list that fits".to_owned());
-    healthy(reachable).collect()
+    let list = lists.visible.as_deref().unwrap_or_default();
+    let count = crate::words::count(slots.len(), "GPU");
+    format!("CUDA_VISIBLE_DEVICES={list} names none of the {count} that NVML lists")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::{Gpu, Probed, UnusableGpu};
+    use crate::node::{Gpu, MigInstance, Probed, UnusableGpu};
+    use crate::step::Access;
 
     fn node(gpus: usize) -> Node {
         let gpu = |index: usize| Gpu {
@@ -330,8 +292,15 @@ mod tests {
         GpuLists { visible: visible.map(str::to_owned), step_gpus: step_gpus.map(str::to_owned) }
     }
 
+    fn access(open: bool) -> Access {
+        if open { Access::Open } else { Access::Denied }
+    }
+
     fn reach(reachable: &[usize]) -> Reach {
-        Reach { gpus: (0..8).map(|gpu| reachable.contains(&gpu)).collect(), unusable: vec![] }
+        Reach {
+            gpus: (0..8).map(|gpu| access(reachable.contains(&gpu))).collect(),
+            unusable: vec![],
+        }
     }
 
     /// (GPU, ordinal) of each device.
@@ -340,7 +309,8 @@ mod tests {
         visible: Option<&str>,
         step_gpus: Option<&str>,
     ) -> Vec<(usize, u32)> {
-        let found = Allocation::find(&node(8), &reach(reachable), &lists(visible, step_gpus));
+        let found =
+            Allocation::find(&node(8), &reach(reachable), &lists(visible, step_gpus), false);
         found
             .entries
             .iter()
@@ -370,25 +340,90 @@ mod tests {
     }
 
     #[test]
-    fn without_a_fitting_list_the_fallbacks_follow_and_are_told() {
-        assert_eq!(find(&[4, 5], None, Some("4,5")), [(4, 0), (5, 1)]);
-        assert_eq!(find(&ALL, None, Some("4,5")), [(4, 4), (5, 5)]);
-        assert_eq!(find(&[4, 5], Some("7"), Some("0")), [(4, 0), (5, 1)]);
-        let found = Allocation::find(&node(8), &reach(&[4, 5]), &lists(Some("7"), Some("0")));
-        assert!(
-            found.notes[0].contains("no device `7` among 2 reachable GPUs"),
-            "{:?}",
-            found.notes
-        );
-        assert_eq!(find(&ALL, None, None).len(), 8);
-        assert_eq!(find(&ALL, None, Some("")).len(), 8);
+    fn a_list_that_names_no_gpu_of_the_node_is_kept_as_it_is() {
+        let found = |visible, step_gpus, reachable: &[usize]| {
+            let lists = lists(Some(visible), Some(step_gpus));
+            Allocation::find(&node(8), &reach(reachable), &lists, false)
+        };
+        // A ninth device file, whose GPU NVML does not know; no other step's may be given.
+        let kept = found("8", "8", &ALL);
+        assert_eq!((kept.entries.len(), kept.entries[0].ordinal), (1, Some(8)));
+        assert_eq!((kept.entries[0].device, kept.lost.len()), (None, 1));
+        let reason = kept.list_only.unwrap();
+        assert!(reason.contains("CUDA_VISIBLE_DEVICES=8 names none of the 8 GPUs"), "{reason}");
+        // What fits is given, and the rest is named.
+        let some = found("7,8", "7,8", &ALL);
+        assert_eq!((some.devices().len(), some.list_only), (1, None));
+        assert_eq!(some.lost, ["number 8 of Slurm's list"]);
+        // Where devices are constrained, what can be reached is the step's.
+        let constrained = found("0,1,2", "5,6,8", &[5, 6]);
+        assert_eq!((constrained.devices().len(), constrained.list_only), (2, None));
+        assert_eq!(constrained.lost, ["a GPU that NVML does not list"]);
+    }
+
+    #[test]
+    fn a_container_gives_what_it_has_in_its_own_numbers() {
+        let reach = |there: &[usize], open: &[usize]| Reach {
+            gpus: (0..8)
+                .map(|gpu| match (there.contains(&gpu), open.contains(&gpu)) {
+                    (false, _) => Access::Missing,
+                    (true, open) => access(open),
+                })
+                .collect(),
+            unusable: vec![],
+        };
+        let find = |visible, step_gpus, reach: &Reach| {
+            let lists = lists(Some(visible), Some(step_gpus));
+            let found = Allocation::find(&node(8), reach, &lists, false);
+            let entries = found.entries.iter().map(|it| (it.device.unwrap().gpu, it.ordinal));
+            (entries.collect::<Vec<_>>(), found.not_in_container)
+        };
+        let there = reach(&[5, 6], &ALL);
+        assert_eq!(find("4,5,6,7", "4,5,6,7", &there), (vec![(5, Some(0)), (6, Some(1))], 2));
+        // Another step's device is in the container, too.
+        let more = reach(&[2, 5, 6], &ALL);
+        assert_eq!(find("4,5,6,7", "4,5,6,7", &more).0, [(5, Some(1)), (6, Some(2))]);
+        let constrained = reach(&[2, 5, 6], &[4, 5, 6, 7]);
+        let found = find("0,1,2,3", "4,5,6,7", &constrained);
+        assert_eq!(found, (vec![(5, Some(0)), (6, Some(1))], 2));
+        assert_eq!(find("0,1", "0,1", &reach(&[], &ALL)), (vec![], 2));
+    }
+
+    #[test]
+    fn slurms_order_counts_where_it_is_known() {
+        let mut machine = node(4);
+        let find = |machine: &Node, visible, step_gpus, reachable: &[usize]| {
+            let lists = lists(Some(visible), Some(step_gpus));
+            let found = Allocation::find(machine, &reach(reachable), &lists, false);
+            (found.devices().iter().map(|device| device.gpu).collect::<Vec<_>>(), found.lost)
+        };
+        // GPU 0 is left out of gres.conf.
+        machine.gres_minors = Some(vec![1, 2, 3]);
+        assert_eq!(find(&machine, "0,1", "0,1", &ALL).0, [1, 2]);
+        assert_eq!(find(&machine, "0", "2", &[0, 3]).0, [3]);
+        // gres.conf lists the files backwards, and one that is gone.
+        machine.gres_minors = Some(vec![4, 3, 2, 1, 0]);
+        let (devices, lost) = find(&machine, "0,1", "0,1", &ALL);
+        assert_eq!((devices, lost), (vec![3], vec!["/dev/nvidia4".to_owned()]));
+    }
+
+    #[test]
+    fn numbers_say_nothing_where_cuda_counts_instances() {
+        let mut machine = node(2);
+        machine.gpus[1].mig_mode = Probed::Known(true);
+        let find = |visible, reachable: &[usize]| {
+            let lists = lists(Some(visible), Some(visible));
+            Allocation::find(&machine, &reach(reachable), &lists, false)
+        };
+        assert!(find("0", &[0, 1]).uncountable.is_some());
+        assert_eq!(find("0", &[0]).devices().len(), 1, "the other GPU is out of reach");
     }
 
     #[test]
     fn a_task_that_slurm_has_narrowed_is_told_from_a_partial_node() {
         let narrowed = |reachable: &[usize], visible, step_gpus| {
             let lists = lists(Some(visible), Some(step_gpus));
-            Allocation::find(&node(8), &reach(reachable), &lists).narrowed
+            Allocation::find(&node(8), &reach(reachable), &lists, true).narrowed
         };
         assert_eq!(narrowed(&[5], "0,1,2,3", "4,5,6,7"), Some((1, 4)));
         assert_eq!(narrowed(&[4, 5, 6, 7], "0,1,2,3", "4,5,6,7"), None);
@@ -408,7 +443,7 @@ mod tests {
             |gi, ci| MigInstance { gi, ci, uuid: format!("MIG-{gi}{ci}"), profile: None };
         node.gpus[1].mig = vec![instance(1, 0), instance(2, 0)];
         for name in ["MIG-20", "MIG-GPU-1/2/0", "MIG-1/2/0"] {
-            let found = Allocation::find(&node, &Reach::default(), &lists(Some(name), None));
+            let found = Allocation::find(&node, &Reach::default(), &lists(Some(name), None), false);
             assert_eq!(found.devices(), [Device { gpu: 1, mig: Some(1) }], "{name}");
             assert_eq!(found.entries[0].ordinal, None);
             assert_eq!(found.entries[0].uuid.as_deref(), Some("MIG-20"));
@@ -423,7 +458,8 @@ mod tests {
         let pci = |text: &str| DeviceName::Pci(text.parse().unwrap());
         let uuid = |text: &str| DeviceName::Uuid(text.to_owned());
         let left = |visible, names: &[DeviceName]| {
-            let found = Allocation::find(&machine, &reach(&ALL), &lists(Some(visible), None));
+            let found =
+                Allocation::find(&machine, &reach(&ALL), &lists(Some(visible), None), false);
             let found = found.without(names, Some(&machine));
             let uuids = found.entries.iter().map(|entry| entry.uuid.clone().unwrap());
             (uuids.collect::<Vec<_>>().join(" "), found.excluded)
@@ -451,10 +487,10 @@ mod tests {
         node.unusable = vec![UnusableGpu { index: 2, pci: None, minor: Some(2), code: 15 }];
         let find = |visible, step_gpus, may: &dyn Fn(u32) -> bool| {
             let reach = Reach {
-                gpus: node.gpus.iter().map(|gpu| may(gpu.index)).collect(),
-                unusable: vec![may(2)],
+                gpus: node.gpus.iter().map(|gpu| access(may(gpu.index))).collect(),
+                unusable: vec![access(may(2))],
             };
-            let found = Allocation::find(&node, &reach, &lists(visible, step_gpus));
+            let found = Allocation::find(&node, &reach, &lists(visible, step_gpus), false);
             assert_eq!(found.narrowed, None);
             let index = |entry: &Entry| node.gpu(entry.device.unwrap()).unwrap().index;
             let named = |entry: &Entry| (index(entry), entry.ordinal);
@@ -464,7 +500,6 @@ mod tests {
         let upper = Some("4,5,6,7");
         assert_eq!(find(upper, upper, &all), [(4, None), (5, None), (6, None), (7, None)]);
         assert_eq!(find(Some("1,2,3"), Some("1,2,3"), &all), [(1, None), (3, None)]);
-        assert_eq!(find(None, Some("1,2,3"), &all), [(1, None), (3, None)]);
         // Out of reach, it is not counted by anyone.
         let lower = Some("0,1,2,3");
         let only_upper = |index| index >= 4;

@@ -10,13 +10,16 @@ mod cpu_bind;
 mod rank_info;
 mod ranks;
 mod reach;
+mod slots;
 
 pub use affinity::Affinity;
-pub use allocation::{Allocation, Entry, GpuLists, names};
+pub use allocation::{Allocation, Entry, GpuLists};
 pub use cpu_bind::{CpuBindError, listed_cpus, task_cpus};
 pub use gpubind_shim_core::{LAUNCHERS, Launcher};
 pub use rank_info::{
-    RankInfo, RankSource, WORKER, is_worker, rank_info, step_gpu_count, task, task_ranks,
+    MAX_TASKS, RankInfo, RankSource, WORKER, is_worker, most_tasks, rank_info, step_gpu_count,
+    task, task_ranks,
 };
 pub use ranks::{Ranks, master_port};
-pub use reach::{Reach, cpus_of, own_cpus, reach};
+pub use reach::{Access, Reach, cpus_of, own_cpus, reach};
+pub use slots::names;

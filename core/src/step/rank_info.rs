@@ -5,7 +5,11 @@ use crate::variables;
 use std::fmt;
 
 use super::{Ranks, master_port, names};
+use gpubind_shim_core::record::is_derived;
 use gpubind_shim_core::{LAUNCHERS, Launcher};
+
+/// More tasks than any node has CPUs for; larger numbers are nonsense.
+pub const MAX_TASKS: usize = 4096;
 
 /// Who has numbered a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,27 +105,46 @@ pub fn step_gpu_count(env: Env) -> Option<usize> {
 }
 
 /// What a program that reads RANK and the like should find in a task of Slurm's, by
-/// the task's own variables; `None` outside a step's tasks.
-pub fn task_ranks(env: Env) -> Option<Ranks> {
+/// the task's own variables; `None` outside a step's tasks. `local_tasks` is the number of
+/// the step's tasks on this node, where the caller knows it better than the variables,
+/// which in a component of a heterogeneous step count through all components.
+pub fn task_ranks(env: Env, local_tasks: Option<u32>) -> Option<Ranks> {
     let task = task(env)?;
-    let hosts = env(variables::STEP_NODE_LIST).or_else(|| env(variables::NODE_LIST));
     let job = number(env, variables::JOB_ID).unwrap_or(0);
     let step = number(env, variables::STEP_ID).unwrap_or(0);
     Some(Ranks {
         rank: task.rank?,
         world_size: number(env, variables::STEP_NUM_TASKS)?,
-        local_world_size: u32::try_from(task.local_size?).ok()?,
+        local_world_size: local_tasks.or_else(|| u32::try_from(task.local_size?).ok())?,
         node_rank: number(env, variables::NODE_ID)?,
-        master_addr: hosts.as_deref().and_then(Ranks::first_host),
+        master_addr: master_addr(env),
         master_port: master_port(job, step),
     })
+}
+
+/// The host of rank 0: the step's first, but for `--distribution=arbitrary`, where the
+/// list of hosts is by task and Slurm does not hand it on.
+fn master_addr(env: Env) -> Option<String> {
+    let is_arbitrary = env(variables::DISTRIBUTION).is_some_and(|it| it.starts_with("arbitrary"));
+    let hosts = env(variables::STEP_NODE_LIST).or_else(|| env(variables::NODE_LIST))?;
+    if is_arbitrary { None } else { Ranks::first_host(&hosts) }
+}
+
+/// The greatest number of tasks of the step on any node, from a list such as `4(x2),3`.
+pub fn most_tasks(env: Env) -> Option<usize> {
+    let counts = env(variables::STEP_TASKS_PER_NODE)?;
+    let tasks = |entry: &str| entry.split('(').next().and_then(|tasks| tasks.trim().parse().ok());
+    let most: Option<Vec<usize>> = counts.split(',').map(tasks).collect();
+    most?.into_iter().max().map(|most| most.min(MAX_TASKS))
 }
 
 fn launched(launcher: &'static Launcher, env: Env) -> Option<RankInfo> {
     let local_rank = number(env, launcher.local_rank)?;
     let bound = number(env, variables::BOUND_LOCAL_RANK).filter(|_| is_worker(env));
     let local_rank = bound.unwrap_or(local_rank);
-    if launcher.local_rank == variables::LOCAL_RANK && is_gpubinds(env) {
+    if launcher.local_rank == variables::LOCAL_RANK && is_gpubinds(env)
+        || is_derived(launcher, &env)
+    {
         return None;
     }
     let local_size = launcher.local_size.and_then(|name| number(env, name));
@@ -137,13 +160,14 @@ fn launched(launcher: &'static Launcher, env: Env) -> Option<RankInfo> {
 /// launcher below that task has written over it: then the other numbers differ too,
 /// or all of them mean the same.
 fn is_gpubinds(env: Env) -> bool {
-    let ours = env(variables::RANK_VARIABLES_SET).unwrap_or_default();
-    let same = |name: &str, slurms: &str| {
-        !ours.split(',').any(|our| our == name) || env(name) == env(slurms)
-    };
-    ours.split(',').any(|our| our == variables::LOCAL_RANK)
-        && same(variables::RANK, variables::PROC_ID)
-        && same(variables::WORLD_SIZE, variables::STEP_NUM_TASKS)
+    let note = env(variables::RANK_VARIABLES_SET).unwrap_or_default();
+    let noted =
+        |name: &str| note.split(',').find_map(|entry| entry.strip_prefix(name)?.strip_prefix('='));
+    let is_same = |name: &str| noted(name).is_none_or(|value| env(name).as_deref() == Some(value));
+    noted(variables::LOCAL_RANK).is_some()
+        && [variables::LOCAL_RANK, variables::RANK, variables::WORLD_SIZE]
+            .iter()
+            .all(|name| is_same(name))
 }
 
 /// Whether all that looks like torchrun's numbers is Slurm's own under other names, as
@@ -258,7 +282,7 @@ mod tests {
                 ("RANK", rank),
                 ("WORLD_SIZE", world),
                 ("LOCAL_RANK", local),
-                (variables::RANK_VARIABLES_SET, "RANK,WORLD_SIZE,LOCAL_RANK"),
+                (variables::RANK_VARIABLES_SET, "RANK=9,WORLD_SIZE=19,LOCAL_RANK=0"),
             ];
             told(&[&ours[..], &TASK].concat())
         };
@@ -318,10 +342,13 @@ mod tests {
     #[test]
     fn a_task_without_the_plugin_finds_its_ranks() {
         let variables = [&TASK[..], &[("SLURM_STEP_NODELIST", "n[3-9]")]].concat();
-        let ranks = task_ranks(&|name| {
-            let found = variables.iter().find(|(set, _)| *set == name);
-            found.map(|(_, value)| (*value).to_owned())
-        });
+        let ranks = task_ranks(
+            &|name| {
+                let found = variables.iter().find(|(set, _)| *set == name);
+                found.map(|(_, value)| (*value).to_owned())
+            },
+            None,
+        );
         let expected = Ranks {
             rank: 9,
             world_size: 19,
@@ -331,6 +358,6 @@ mod tests {
             master_port: master_port(0, 0),
         };
         assert_eq!(ranks, Some(expected));
-        assert_eq!(task_ranks(&|_| None), None);
+        assert_eq!(task_ranks(&|_| None, None), None);
     }
 }

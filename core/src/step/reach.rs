@@ -3,19 +3,31 @@
 
 use std::path::Path;
 
-use rustix::fs::{Access, access};
+use rustix::fs::access;
+use rustix::io::Errno;
 use rustix::process::Pid;
 
 use crate::node::{IdSet, Node};
 
-/// Whether the calling process may use each GPU of a node, in the node's order.
-/// A GPU that a list says nothing about counts as reachable.
+/// Whether the calling process may use a device file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It may open the file.
+    Open,
+    /// The file is there, and the kernel refuses it: a device cgroup, or its mode.
+    Denied,
+    /// There is no such file: the process is in a container that lacks it.
+    Missing,
+}
+
+/// The access of the calling process to each GPU of a node, in the node's order.
+/// A GPU that a list says nothing about counts as open.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
     /// For each of [`Node::gpus`].
-    pub gpus: Vec<bool>,
+    pub gpus: Vec<Access>,
     /// For each of [`Node::unusable`].
-    pub unusable: Vec<bool>,
+    pub unusable: Vec<Access>,
 }
 
 /// Asks for each GPU whether the calling process may open its device file.
@@ -23,17 +35,20 @@ pub struct Reach {
 /// access(2) consults the device cgroup (v1 and v2, `devcgroup_check_permission`
 /// in the kernel's security/device_cgroup.c) without opening the device, so it
 /// wakes no GPU. Only the final cgroup counts: ask in the task, not earlier. A
-/// GPU whose minor number is not known counts as reachable.
+/// GPU whose minor number is not known counts as open.
 pub fn reach(node: &Node, dev: &Path) -> Reach {
-    let may_open = |minor: Option<u32>| {
-        minor.is_none_or(|minor| {
-            let file = dev.join(format!("nvidia{minor}"));
-            access(&file, Access::READ_OK | Access::WRITE_OK).is_ok()
-        })
+    let ask = |minor: Option<u32>| {
+        let Some(minor) = minor else { return Access::Open };
+        let file = dev.join(format!("nvidia{minor}"));
+        match access(&file, rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK) {
+            Ok(()) => Access::Open,
+            Err(Errno::NOENT | Errno::NOTDIR) => Access::Missing,
+            Err(_) => Access::Denied,
+        }
     };
     Reach {
-        gpus: node.gpus.iter().map(|gpu| may_open(gpu.minor.known().copied())).collect(),
-        unusable: node.unusable.iter().map(|unusable| may_open(unusable.minor)).collect(),
+        gpus: node.gpus.iter().map(|gpu| ask(gpu.minor.known().copied())).collect(),
+        unusable: node.unusable.iter().map(|unusable| ask(unusable.minor)).collect(),
     }
 }
 

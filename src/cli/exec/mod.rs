@@ -21,7 +21,7 @@ use super::output;
 use gpubind_core::bind::{
     Outcome, Process, Shim, SkipReason, Warning, edits_for_process, skip_reason,
 };
-use gpubind_core::request::{Request, RequestError};
+use gpubind_core::request::{Request, RequestError, request_of_process};
 use gpubind_core::site::{EffectiveSettings, Settings, Site};
 use gpubind_core::step::{RankInfo, RankSource, Reach, own_cpus, rank_info, reach};
 use gpubind_core::variables;
@@ -157,7 +157,7 @@ fn changes(args: &ExecArgs) -> Result<Changes, ExecError> {
     });
     let settings = settings(args, &rank_info, &site)?;
     let outcome = match skip_reason(&rank_info, &settings, &env) {
-        Some(why) => Outcome { edits: Err(why), undo: Vec::new(), warnings: Vec::new() },
+        Some(why) => Outcome::skipped(why),
         None => bind(args, &rank_info, &settings, &site),
     };
     tell(&outcome, &rank_info, &settings)?;
@@ -179,10 +179,9 @@ fn settings(args: &ExecArgs, rank_info: &RankInfo, site: &Site) -> Result<Settin
     let given = [&args.mode, &args.ids, &args.local_rank, &args.rank_env].into_iter().flatten();
     let given: Vec<&str> = given.map(String::as_str).collect();
     let asked: Request = given.join(",").parse()?;
-    let inherited = env::var(variables::REQUEST).unwrap_or_default();
-    let inherited = inherited.parse().unwrap_or_else(|error| {
+    let inherited = request_of_process(&|name| env::var(name).ok()).unwrap_or_else(|error| {
         if rank_info.local_rank == 0 {
-            say(&format!("ignoring {}: {error}", variables::REQUEST));
+            say(&format!("ignoring {error}"));
         }
         Request::default()
     });
@@ -207,8 +206,20 @@ fn bind(args: &ExecArgs, rank_info: &RankInfo, settings: &Settings, site: &Site)
         exclude: &site.exclude,
         // The command has this process's number.
         worker: shim.as_deref().map(|file| Shim { file, process: process::id() }),
+        is_in_step: is_in_step(),
+        preload: env::var_os(variables::LD_PRELOAD).as_deref(),
         env: &|name| env::var(name).ok(),
     })
+}
+
+/// Whether the process is in a step: Slurm's variables say so, or the cgroup that
+/// slurmstepd has made for it (src/plugins/cgroup, `job_ID/step_ID`).
+fn is_in_step() -> bool {
+    let in_cgroup = || {
+        let cgroups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        cgroups.lines().any(|line| line.contains("/job_") && line.contains("/step_"))
+    };
+    env::var_os(variables::JOB_ID).is_some() || in_cgroup()
 }
 
 /// Says what the user should know: once for all processes of the node, and for each
@@ -248,15 +259,32 @@ fn say(text: &str) {
 /// What changes in the environment; `--dry-run --json` prints it.
 #[derive(Debug, Default, Serialize)]
 struct Changes {
-    set: BTreeMap<String, String>,
+    #[serde(serialize_with = "as_text")]
+    set: BTreeMap<String, OsString>,
     unset: Vec<String>,
+}
+
+fn as_text<S: serde::Serializer>(
+    set: &BTreeMap<String, OsString>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(set.iter().map(|(name, value)| (name, value.to_string_lossy())))
 }
 
 impl Changes {
     fn of(outcome: Outcome) -> Changes {
-        let mut changes: BTreeMap<String, Option<String>> = outcome.undo.into_iter().collect();
-        let edits = outcome.edits.map_or_else(|_| Vec::new(), |edits| edits.set);
-        changes.extend(edits.into_iter().map(|(name, value)| (name.to_owned(), Some(value))));
+        let mut changes: BTreeMap<String, Option<OsString>> =
+            outcome.undo.into_iter().map(|(name, value)| (name, value.map(Into::into))).collect();
+        let (edits, preload) = match outcome.edits {
+            Ok(edits) => (edits.set, edits.preload),
+            Err(_) => (Vec::new(), None),
+        };
+        let edits = edits.into_iter().map(|(name, value)| (name.to_owned(), Some(value.into())));
+        changes.extend(edits);
+        if let Some(preload) = preload.or(outcome.undo_preload) {
+            let preload = Some(preload).filter(|preload| !preload.is_empty());
+            changes.insert(variables::LD_PRELOAD.to_owned(), preload);
+        }
         let mut all = Changes::default();
         for (name, value) in changes {
             match value {
@@ -275,7 +303,7 @@ impl Changes {
             writeln!(out, "unset {name}")?;
         }
         for (name, value) in &self.set {
-            writeln!(out, "{name}={}", quoted(value))?;
+            writeln!(out, "{name}={}", quoted(&value.to_string_lossy()))?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use gpubind_core::node::{Device, IdSet, Node};
 use gpubind_core::plan::{Cost, Plan, Shape, mapping_cost, plan};
 use gpubind_core::request::Request;
 use gpubind_core::site::Settings;
-use gpubind_core::step::{Allocation, Reach};
+use gpubind_core::step::{Access, Allocation, Reach};
 
 /// A step that nobody has started.
 pub(super) struct Scenario<'a> {
@@ -64,7 +64,8 @@ impl<'a> Scenario<'a> {
         let allocation = if args.constrained { constrained } else { open };
         let devices = allocation.devices();
         let cpus::TaskCpus { sets: tasks, source } = cpus::read(args, node, devices.len())?;
-        let plan = plan(node, &devices, &tasks, shape(settings.mode)).map_err(Wrong::from)?;
+        let plan = plan(node, &devices, &tasks, shape(settings.mode, tasks.len(), devices.len()))
+            .map_err(Wrong::from)?;
         let mut scenario = Scenario {
             node,
             devices,
@@ -87,11 +88,13 @@ impl<'a> Scenario<'a> {
                 node: Ok(self.node),
                 allocation,
                 tasks: &self.tasks,
+                most_tasks: self.tasks.len(),
                 cpus,
                 settings: &self.settings,
                 local_rank,
                 ranks: None,
                 worker: None,
+                preload: None,
                 env: &|_| None,
             };
             let outcome = edits_by(&rank, &self.plan);
@@ -145,9 +148,10 @@ impl<'a> Scenario<'a> {
 /// The step's allocation; with `constrained`, no other GPU can be reached.
 fn allocation(node: &Node, chosen: &[Device], constrained: bool) -> Allocation {
     let is_chosen = |gpu: usize| chosen.iter().any(|device| device.gpu == gpu);
+    let access = |open: bool| if open { Access::Open } else { Access::Denied };
     let reach = Reach {
-        gpus: (0..node.gpus.len()).map(|gpu| !constrained || is_chosen(gpu)).collect(),
-        unusable: vec![!constrained; node.unusable.len()],
+        gpus: (0..node.gpus.len()).map(|gpu| access(!constrained || is_chosen(gpu))).collect(),
+        unusable: vec![access(!constrained); node.unusable.len()],
     };
     Allocation::of(node, &reach, chosen.to_vec())
 }

@@ -2,7 +2,7 @@
 
 use gpubind_core::bind::{Locality, SkipReason, skip_reason};
 use gpubind_core::plan::Why;
-use gpubind_core::request::{LocalRank, Mode, Request};
+use gpubind_core::request::{LocalRank, Mode, Request, request_of_process};
 use gpubind_core::site::Settings;
 use gpubind_core::step::{RankInfo, RankSource, names, step_gpu_count, task};
 use gpubind_core::variables;
@@ -47,8 +47,7 @@ impl Inspected<'_> {
     }
 
     fn request(&self) -> Request {
-        let text = (self.env)(variables::REQUEST).unwrap_or_default();
-        text.parse().unwrap_or_default()
+        request_of_process(self.env).unwrap_or_default()
     }
 
     fn emptied(&self) -> Option<String> {
@@ -62,7 +61,11 @@ impl Inspected<'_> {
 
     /// A step that asked for gpubind, on a node that has not bound it.
     fn unbound(&self) -> Option<String> {
-        let asked = (self.env)(variables::REQUEST).filter(|text| !text.trim().is_empty())?;
+        // srun's note stays only where no plugin takes it away.
+        let names = [variables::STEP_REQUEST, variables::JOB_REQUEST, variables::REQUEST];
+        let said = |name: &&str| (self.env)(name).is_some_and(|text| !text.trim().is_empty());
+        let name = names.into_iter().find(|name| said(name))?;
+        let asked = (self.env)(name)?;
         let settings = Settings::from(&self.request());
         let is_task = self.rank_info.source == RankSource::Slurm;
         let is_wanted = is_task && settings.mode != Mode::Off && step_gpu_count(self.env).is_some();
@@ -73,7 +76,7 @@ impl Inspected<'_> {
             return None;
         }
         Some(format!(
-            "gpubind was asked for (SLURM_GPUBIND={asked}), but has not bound this task: is the \
+            "gpubind was asked for ({name}={asked}), but has not bound this task: is the \
              plugin loaded on this node? `gpubind check` there says so"
         ))
     }

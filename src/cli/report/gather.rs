@@ -8,8 +8,8 @@ use crate::cli::device_json::{DeviceJson, MigJson};
 use crate::cli::host::host;
 use gpubind_core::bind::Locality;
 use gpubind_core::node::{Device, IdSet, Node};
-use gpubind_core::request::Request;
-use gpubind_core::step::{Allocation, RankInfo, Reach, names, own_cpus, step_gpu_count};
+use gpubind_core::request::request_of_process;
+use gpubind_core::step::{Access, Allocation, RankInfo, Reach, names, own_cpus, step_gpu_count};
 use gpubind_core::variables;
 
 /// One process, as `--json` prints it; what is not known is null.
@@ -113,8 +113,7 @@ pub fn gather(machine: Option<&NodeView>, rank_info: &RankInfo) -> Report {
 
 /// Whether several ranks on one device are wanted.
 pub fn is_sharing_wanted() -> bool {
-    let request = env::var(variables::REQUEST).unwrap_or_default().parse::<Request>();
-    request.is_ok_and(|request| request.share == Some(true))
+    request_of_process(&|name| env::var(name).ok()).is_ok_and(|request| request.share == Some(true))
         || env::var(variables::SHARING_WANTED).is_ok_and(|on| on == "on")
 }
 
@@ -126,7 +125,7 @@ fn describe(machine: &NodeView, device: Device, cpus: &IdSet, own: bool) -> Opti
         mig,
         own,
         locality: Locality::of(cpus, gpu),
-        reachable: machine.reach.gpus.get(device.gpu).copied().unwrap_or(true),
+        reachable: machine.reach.gpus.get(device.gpu).is_none_or(|access| *access == Access::Open),
     })
 }
 
@@ -157,6 +156,6 @@ fn peers(machine: &NodeView, own: &[Device]) -> Option<Peers> {
     let others = all.iter().filter(|device| !own.contains(device)).count();
     let step = step_gpu_count(&|name| env::var(name).ok());
     let count = step.map_or(others, |step| step.saturating_sub(own.len()));
-    let unusable = machine.reach.unusable.iter().filter(|open| **open).count();
+    let unusable = machine.reach.unusable.iter().filter(|access| **access == Access::Open).count();
     Some(Peers { count, reachable: others.min(count), unusable })
 }

@@ -209,13 +209,18 @@ impl Cluster {
 
     /// Runs a batch script to its end and gives back what it printed.
     pub fn batch(&self, options: &[&str], script: &str) -> Ran {
+        self.batch_with(&[], options, script)
+    }
+
+    /// The same, with more environment for sbatch.
+    pub fn batch_with(&self, env: &[(&str, &str)], options: &[&str], script: &str) -> Ran {
         let folder = self.folder();
         let file = folder.join(format!("batch-{}.sh", std::process::id()));
         let out = file.with_extension("out");
         std::fs::write(&file, format!("#!/bin/bash\n{script}\n")).unwrap();
         let (file, out) = (file.to_str().unwrap(), out.to_str().unwrap());
         let words = [&["sbatch", "--wait", "--output", out], options, &[file]].concat();
-        let ran = self.run(&words);
+        let ran = self.run_with(env, &words);
         let stdout = std::fs::read_to_string(out).unwrap_or_default();
         std::fs::remove_file(file).unwrap();
         let _ = std::fs::remove_file(out);

@@ -87,8 +87,8 @@ fn components_have_requests_of_their_own(cluster: &Cluster) {
     let step = ["-n1", "--gpu-bind=spank:single", "env", ":", "-n1", "--gpu-bind=spank", "env"];
     let tasks = het_step(cluster, &step, 2);
     assert_eq!(seen(&tasks), [1, 4]);
-    assert_eq!(each(&tasks, "SLURM_GPUBIND"), ["single", "spank"], "for steps inside");
-    assert_eq!(each(&tasks, "SLURM_GPUBIND_COMPONENTS"), ["-", "-"]);
+    assert_eq!(each(&tasks, "SLURM_GPUBIND_JOB"), ["single", "spank"], "for steps inside");
+    assert_eq!(each(&tasks, "SLURM_GPUBIND_STEP"), ["-", "-"]);
     // One that does not ask is left alone.
     let tasks = het_step(cluster, &["-n1", "env", ":", "-n1", "--gpu-bind=spank", "env"], 2);
     assert_eq!(each(&tasks, "GPUBIND_LOCAL_RANK"), ["-", "0"]);
@@ -267,7 +267,7 @@ fn spellings_in_a_batch_job(cluster: &Cluster) {
     }
     let verbose = ["-N1", "--gpus-per-node=2", "--gpu-bind=verbose,spank"];
     let said = batch(cluster, &[], &verbose, &format!("{step} true"));
-    assert_eq!(ours(&said).len(), 2, "a line for each rank: {said}");
+    assert_eq!(ours(&said).len(), 3, "a line for each rank, and the script: {said}");
 }
 
 fn a_batch_job_without_the_environment(cluster: &Cluster) {

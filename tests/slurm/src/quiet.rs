@@ -71,14 +71,20 @@ pub fn comparable(env: BTreeMap<String, String>, cluster: &Cluster) -> BTreeMap<
 }
 
 fn a_step_without_gpus_just_runs(cluster: &Cluster) {
-    for request in ["--gpu-bind=spank", "--gpu-bind=spank:strict"] {
+    for request in ["--gpu-bind=spank", "--gpu-bind=spank:verbose"] {
         let (tasks, stderr) = cluster.tasks(&["-N1", "-n2", request]);
         assert_eq!(each(&tasks, "CUDA_VISIBLE_DEVICES"), ["-", "-"]);
-        assert_eq!(ours(&stderr), [""; 0]);
+        let said = ours(&stderr);
+        assert!(said[0].contains("warning: the step has no GPU on this node"), "{stderr}");
+        assert_eq!(said.len(), 1, "once: {stderr}");
     }
-    let (_, stderr) = cluster.tasks(&["-N1", "-n2", "--gpu-bind=spank:verbose"]);
-    assert!(ours(&stderr)[0].contains("the step has no GPU on this node"), "{stderr}");
-    assert_eq!(ours(&stderr).len(), 1);
+    // Who has a personal default has not asked for this step.
+    let default = [("SLURM_GPUBIND", "auto,strict")];
+    let (tasks, stderr) = cluster.tasks_with(&default, &["-N1", "-n2"]);
+    assert_eq!((tasks.len(), ours(&stderr).len()), (2, 0), "{stderr}");
+    let ran = cluster.run(&["srun", "-N1", "-n2", "--gpu-bind=spank:strict", "env"]);
+    assert_ne!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stderr.contains("strict: the step has no GPU on this node"), "{}", ran.stderr);
 }
 
 /// Runs last: whatever the tests before have done, no node may be drained.

@@ -11,7 +11,7 @@ pub const TESTS: &[Test] = tests! {
         export_none_keeps_the_request,
         salloc_with_inner_srun,
         sbatch_with_inner_srun,
-        batch_step_is_untouched,
+        batch_script_is_bound_where_its_job_asks,
         sbatch_line_in_the_script,
         slurms_sbatch_line_in_the_script,
         arguments_of_the_program_are_untouched;
@@ -134,10 +134,37 @@ fn sbatch_with_inner_srun(cluster: &Cluster) {
     assert_eq!(each(&tasks, "GPUBIND_GPU_INDEX"), ["-", "-"], "{}", ran.stderr);
 }
 
-fn batch_step_is_untouched(cluster: &Cluster) {
-    let options = ["-N1", "--gpus-per-node=4", "--gpu-bind=spank"];
-    let ran = cluster.batch(&options, "echo $CUDA_VISIBLE_DEVICES-$GPUBIND_GPU_UUID-$RANK");
-    assert_eq!(ran.stdout.trim(), "0,1,2,3--", "{}", ran.stderr);
+fn batch_script_is_bound_where_its_job_asks(cluster: &Cluster) {
+    let show = "echo $CUDA_VISIBLE_DEVICES-$GPUBIND_LOCAL_RANK-$RANK";
+    let job = |env: &[(&str, &str)], options: &[&str], script: &str| {
+        let options = [&["-N1", "--gpus-per-node=4"], options].concat();
+        let ran = cluster.batch_with(env, &options, script);
+        assert_eq!(ours(&ran.stderr), [""; 0]);
+        ran.stdout.trim().to_owned()
+    };
+    assert_eq!(job(&[], &[], show), "0,1,2,3--", "nobody asks");
+    let default = [("SLURM_GPUBIND", "auto")];
+    assert_eq!(job(&default, &[], show), "0,1,2,3--", "a personal default is for steps");
+    for (options, line) in [
+        (&["--gpu-bind=spank"][..], ""),
+        (&[], "#SBATCH --gpubind=auto\n"),
+        (&["--gpubind=single"], ""),
+    ] {
+        let found = job(&[], options, &format!("{line}{show}"));
+        assert_eq!(found, "0,2,3,1-0-", "in plan order: {options:?} {line}");
+    }
+    // A launcher in the script itself: mpirun's ranks, torchrun's workers.
+    for variables in ["OMPI_COMM_WORLD_LOCAL_RANK=$k", "LOCAL_RANK=$k LOCAL_WORLD_SIZE=4 RANK=$k"] {
+        let launch = format!("for k in 0 1 2 3; do env {variables} sh -c '{show}'; done");
+        let found = job(&[], &["--gpu-bind=spank"], &launch);
+        let gpus: Vec<&str> = found.lines().filter_map(|line| line.split('-').next()).collect();
+        assert_eq!(gpus, ["0", "2", "3", "1"], "{variables}: {found}");
+    }
+    // A step inside has nothing of the script's.
+    let inner = "srun -n1 --gpubind=off env | grep -E 'GPUBIND_[A-Z]*=|LD_PRELOAD|CUDA_'";
+    let found = job(&[], &["--gpu-bind=spank"], inner);
+    let left: Vec<&str> = found.lines().filter(|line| !line.starts_with("SLURM_")).collect();
+    assert_eq!(left, ["CUDA_VISIBLE_DEVICES=0,1,2,3"]);
 }
 
 fn sbatch_line_in_the_script(cluster: &Cluster) {

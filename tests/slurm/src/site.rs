@@ -74,7 +74,7 @@ fn the_site_binds_steps_that_nobody_asked_for(cluster: &Cluster) {
     assert_eq!(sorted(&tasks, "GPUBIND_GPU_INDEX"), numbers);
     assert_eq!(ours(&stderr), [""; 0]);
     // Nobody asked for ranks, and nothing of gpubind's is handed on.
-    for name in ["RANK", "LOCAL_RANK", "SLURM_GPUBIND", "SLURM_GPUBIND_COMPONENTS"] {
+    for name in ["RANK", "LOCAL_RANK", "SLURM_GPUBIND_JOB", "SLURM_GPUBIND_STEP"] {
         assert_eq!(each(&tasks, name), ["-"; 8], "{name}");
     }
     let (tasks, _) = cluster.tasks(&[&EIGHT[..], &["--gpu-bind=spank"]].concat());
@@ -160,7 +160,7 @@ fn special_steps_and_steps_without_gpus_are_left_alone(cluster: &Cluster) {
     assert_eq!(ran.stdout.trim(), "0,1,2,3--", "{}", ran.stderr);
     for options in [&[][..], &["--gpu-bind=closest"]] {
         let (tasks, stderr) = cluster.tasks(&[&["-N1", "-n2"], options].concat());
-        for name in ["CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "SLURM_GPUBIND_COMPONENTS"] {
+        for name in ["CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "SLURM_GPUBIND_STEP"] {
             assert_eq!(each(&tasks, name), ["-", "-"], "{name} with {options:?}");
         }
         assert_eq!(ours(&stderr), [""; 0]);

@@ -90,7 +90,8 @@ fn compares(name: &str) -> bool {
     let ranks =
         ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "MASTER_ADDR"];
     let set = ["CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"];
-    let own = ["GPUBIND_FSROOT", "GPUBIND_NVML", "GPUBIND_WORKERS"];
+    // The note of what was set holds MASTER_PORT, which differs.
+    let own = ["GPUBIND_FSROOT", "GPUBIND_NVML", "GPUBIND_WORKERS", "GPUBIND_RANK_ENV"];
     let ours = name.starts_with("GPUBIND_") && !own.contains(&name);
     ranks.contains(&name) || set.contains(&name) || ours
 }

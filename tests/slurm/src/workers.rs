@@ -71,7 +71,7 @@ fn list(text: &str) -> Vec<&str> {
 fn each_worker_has_one_gpu(cluster: &Cluster) {
     // At CPU 1 the nearest GPUs are not the first ones.
     let step = ["-N1", "-n1", "--gpus-per-node=8", "--cpu-bind=map_cpu:1", "--gpu-bind=spank"];
-    let (task, workers) = with_workers(cluster, &step, "LOCAL_RANK=$k");
+    let (task, workers) = with_workers(cluster, &step, "LOCAL_RANK=$k LOCAL_WORLD_SIZE=4");
     let (task, uuids) = (&task[&TASK], cluster.uuids());
     let planned = list(&task["CUDA_VISIBLE_DEVICES"]);
     assert_eq!(planned.iter().collect::<BTreeSet<_>>().len(), 8, "{planned:?}");
@@ -95,7 +95,7 @@ fn each_worker_has_one_gpu(cluster: &Cluster) {
 
 fn workers_of_two_tasks(cluster: &Cluster) {
     let step = ["-N1", "-n2", "--gpus-per-node=8", "--cpu-bind=map_cpu:1,0", "--gpu-bind=spank"];
-    let script = "for k in 0 1 2 3; do LOCAL_RANK=$k sh -c \
+    let script = "for k in 0 1 2 3; do LOCAL_RANK=$k LOCAL_WORLD_SIZE=4 sh -c \
                   'echo $SLURM_LOCALID$GPUBIND_LOCAL_RANK: GPU=$CUDA_VISIBLE_DEVICES'; done";
     let workers = run(cluster, &[], &step, script);
     let gpus: Vec<u32> = each(&workers, "GPU").iter().map(|gpu| gpu.parse().unwrap()).collect();
@@ -106,7 +106,7 @@ fn workers_of_two_tasks(cluster: &Cluster) {
 
 fn more_workers_than_gpus(cluster: &Cluster) {
     let step = ["-N1", "-n1", "--gpus-per-node=2", "--gpu-bind=spank"];
-    let (task, workers) = with_workers(cluster, &step, "LOCAL_RANK=$k");
+    let (task, workers) = with_workers(cluster, &step, "LOCAL_RANK=$k LOCAL_WORLD_SIZE=4");
     let gpus = list(&task[&TASK]["CUDA_VISIBLE_DEVICES"]);
     let expected = [gpus[0], gpus[1], gpus[0], gpus[1]];
     assert_eq!(each(&workers, "CUDA_VISIBLE_DEVICES"), expected);
@@ -117,7 +117,8 @@ fn what_a_worker_starts_is_left_alone(cluster: &Cluster) {
     // A launcher in a worker, with other numbers.
     let inner =
         "LOCAL_RANK=2 OMPI_COMM_WORLD_LOCAL_RANK=1 env | sed \"s/^/$GPUBIND_LOCAL_RANK: /\"";
-    let workers = "for k in 0 1 2 3; do LOCAL_RANK=$k sh -c 'eval \"$INNER\"'; done";
+    let workers =
+        "for k in 0 1 2 3; do LOCAL_RANK=$k LOCAL_WORLD_SIZE=4 sh -c 'eval \"$INNER\"'; done";
     let script = format!("{}; {workers}", show(TASK));
     let all = run(cluster, &[("INNER", inner)], &STEP, &script);
     let planned = list(&all[&TASK]["CUDA_VISIBLE_DEVICES"]);
@@ -136,7 +137,7 @@ fn workers_in_a_pipeline(cluster: &Cluster) {
     let worker = "bash -c 'read gpu; echo $gpu $CUDA_VISIBLE_DEVICES'";
     let script = format!(
         "echo {TASK}: GPU=$CUDA_VISIBLE_DEVICES; \
-         for k in 0 1 2 3; do export LOCAL_RANK=$k; \
+         for k in 0 1 2 3; do export LOCAL_RANK=$k LOCAL_WORLD_SIZE=4; \
          printenv CUDA_VISIBLE_DEVICES | {worker} | sed \"s/^/$k: GPU=/\"; done"
     );
     let all = run(cluster, &[], &STEP, &script);
@@ -224,7 +225,11 @@ fn a_changed_list_is_left_alone(cluster: &Cluster) {
 fn items_for_workers(cluster: &Cluster) {
     let step = |items: &str| {
         let request = format!("--gpu-bind=spank:{items}");
-        with_workers(cluster, &["-N1", "-n1", "--gpus-per-node=4", &request], "LOCAL_RANK=$k")
+        with_workers(
+            cluster,
+            &["-N1", "-n1", "--gpus-per-node=4", &request],
+            "LOCAL_RANK=$k LOCAL_WORLD_SIZE=4",
+        )
     };
     let (_, workers) = step("local-rank=keep");
     assert_eq!(each(&workers, "LOCAL_RANK"), ["0", "1", "2", "3"]);
@@ -270,8 +275,22 @@ fn only_tasks_with_several_gpus_are_armed(cluster: &Cluster) {
         let (tasks, _) = cluster.tasks(&["-N1", tasks, "--gpus-per-node=4", &request]);
         assert_unarmed(&tasks);
     }
-    let (tasks, _) = cluster.tasks(&["-N1", "-n1", "--gpus-per-node=1", "--gpu-bind=spank"]);
+    // A task alone on its node may be a launcher, whose ranks must not take RANK for theirs.
+    let one = ["-N1", "-n1", "--gpus-per-node=1"];
+    let (tasks, _) = cluster.tasks(&[&one[..], &["--gpu-bind=spank:rank-env=off"]].concat());
     assert_unarmed(&tasks);
+    let step = [&one[..], &["--gpu-bind=spank"]].concat();
+    let mpi = "OMPI_COMM_WORLD_LOCAL_RANK=$k OMPI_COMM_WORLD_LOCAL_SIZE=4";
+    let (task, ranks) = with_workers(cluster, &step, mpi);
+    assert_eq!((each(&task, "RANK"), each(&task, "WORLD_SIZE")), (vec!["0"], vec!["1"]));
+    for name in ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "GPUBIND_RANK_ENV"] {
+        assert_eq!(each(&ranks, name), ["-"; 4], "{name}");
+    }
+    let users = format!("{mpi} MASTER_ADDR=10.9.8.7");
+    let (_, ranks) = with_workers(cluster, &step, &users);
+    assert_eq!(each(&ranks, "MASTER_ADDR"), ["10.9.8.7"; 4]);
+    let (_, workers) = with_workers(cluster, &step, "LOCAL_RANK=$k RANK=$k LOCAL_WORLD_SIZE=4");
+    assert_eq!(each(&workers, "RANK"), ["0", "1", "2", "3"], "torchrun sets its own");
     let (tasks, _) = cluster.tasks(&["-N1", "-n2", "--gpus-per-node=4", "--gpu-bind=spank"]);
     assert!(each(&tasks, "LD_PRELOAD").iter().all(|file| file.ends_with("libgpubind_worker.so")));
 }

@@ -1,0 +1,75 @@
+//! RANK, WORLD_SIZE and the like, for programs that read `env://`.
+
+use crate::request::LocalRank;
+use crate::variables;
+
+use super::edits::Rank;
+
+/// What an unmodified `env://` program reads.
+pub(super) const RANK_VARIABLES: [&str; 7] = [
+    variables::RANK,
+    variables::WORLD_SIZE,
+    variables::LOCAL_RANK,
+    variables::LOCAL_WORLD_SIZE,
+    variables::NODE_RANK,
+    variables::MASTER_ADDR,
+    variables::MASTER_PORT,
+];
+
+/// Set in every task of a job that submitit starts. Its own helper exports the rank
+/// variables, and refuses where one of them is there already
+/// (submitit/helpers.py, TorchDistributedEnvironment.export).
+const SUBMITIT: &str = variables::SUBMITIT_EXECUTOR;
+
+/// The rank variables of a task that sees `seen` devices, each only where the user has
+/// not set it.
+pub(super) fn rank_variables(
+    rank: &Rank,
+    share: usize,
+    seen: usize,
+) -> Vec<(&'static str, String)> {
+    let wanted = match rank.settings.said.rank_env {
+        Some(on) => on,
+        // A task that keeps a share is no rank; its children may be.
+        None => rank.settings.asked && share == 1 && (rank.env)(SUBMITIT).is_none(),
+    };
+    let Some(ranks) = rank.ranks.filter(|_| wanted) else { return Vec::new() };
+    let virtual_rank = seen == 1 && rank.settings.local_rank == LocalRank::Virtual;
+    let local_rank = if virtual_rank { 0 } else { rank.local_rank };
+    let values = [
+        Some(ranks.rank.to_string()),
+        Some(ranks.world_size.to_string()),
+        Some(local_rank.to_string()),
+        Some(ranks.local_world_size.to_string()),
+        Some(ranks.node_rank.to_string()),
+        ranks.master_addr.clone(),
+        Some(ranks.master_port.to_string()),
+    ];
+    let values = RANK_VARIABLES.into_iter().zip(values);
+    values
+        .filter_map(|(name, value)| Some((name, value?)))
+        .filter(|(name, _)| is_free(name, rank.env))
+        .collect()
+}
+
+/// The note of the variables that gpubind sets here and that a step inside must not take
+/// for the user's.
+pub(super) fn note(set: &[(&'static str, String)]) -> Option<(&'static str, String)> {
+    let entries: Vec<String> = set.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    (!entries.is_empty()).then(|| (variables::RANK_VARIABLES_SET, entries.join(",")))
+}
+
+/// Whether a variable is unset, or is still what an outer step's gpubind has set.
+pub(super) fn is_free(name: &str, env: &dyn Fn(&str) -> Option<String>) -> bool {
+    env(name).is_none_or(|value| is_set_by_gpubind(name, &value, env))
+}
+
+/// Whether gpubind has set the variable to this value.
+pub(super) fn is_set_by_gpubind(
+    name: &str,
+    value: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> bool {
+    let note = env(variables::RANK_VARIABLES_SET).unwrap_or_default();
+    note.split(',').filter_map(|entry| entry.split_once('=')).any(|pair| pair == (name, value))
+}
