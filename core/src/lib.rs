@@ -25,6 +25,7 @@
 
 pub mod bind;
 pub mod child;
+mod nearest;
 pub mod node;
 pub mod plan;
 pub mod request;
@@ -35,4 +36,4 @@ pub mod trusted;
 pub mod words;
 
 pub use gpubind_shim_core::variables;
-pub use slurm_version::plugin_version;
+pub use slurm_version::{SlurmRelease, plugin_version};

@@ -212,6 +212,14 @@ variables! {
             "srun's `--gpu-bind` by the environment";
         TRES_BIND = "SLURM_TRES_BIND", set by "user; sbatch, salloc, from 23.11 on srun; srun (plugin)", read by "srun; plugin":
             "the same for any TRES; from 23.11 on also the text for the binding of the step itself";
+        SBATCH_GPU_BIND = "SBATCH_GPU_BIND", set by "user", read by "sbatch; sbatch (plugin)":
+            "sbatch's `--gpu-bind`";
+        SBATCH_TRES_BIND = "SBATCH_TRES_BIND", set by "user", read by "sbatch; sbatch (plugin)":
+            "sbatch's `--tres-bind`, from 23.11 on";
+        SALLOC_GPU_BIND = "SALLOC_GPU_BIND", set by "user", read by "salloc; salloc (plugin)":
+            "salloc's `--gpu-bind`";
+        SALLOC_TRES_BIND = "SALLOC_TRES_BIND", set by "user", read by "salloc; salloc (plugin)":
+            "salloc's `--tres-bind`, from 23.11 on";
         STEP_TRES_BIND = "SLURMD_TRES_BIND", set by "slurmstepd", read by "plugin, in each task":
             "the text for the binding of the task's step; inherited where a step has none";
         GPUS_PER_TASK = "SLURM_GPUS_PER_TASK", set by "sbatch, salloc", read by "srun; srun (plugin)":

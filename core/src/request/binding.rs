@@ -1,7 +1,7 @@
 //! Whose GPU binding is asked for, and the values of `--gpu-bind` and `--tres-bind`
 //! that say so.
 
-use super::grammar::RequestError;
+use super::grammar::{RequestError, shown};
 use super::items::{Mode, Request};
 
 /// Whose GPU binding somebody asks for.
@@ -28,7 +28,7 @@ impl Binding {
         let items = match items.strip_prefix(':') {
             Some(items) => items,
             None if items.is_empty() => items,
-            None => return Err(RequestError::Spelling { text: value.to_owned() }),
+            None => return Err(RequestError::Spelling { text: shown(value) }),
         };
         let mut request: Request = items.parse()?;
         if !verbose.is_empty() {

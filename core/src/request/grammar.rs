@@ -3,16 +3,19 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::items::{ITEMS, Item, Mode, Request, written_items};
+use super::items::{ITEMS, Item, ItemValue, Mode, Request, written_items};
+use crate::nearest::nearest;
 
 /// Why a request cannot be understood. Each message names the item.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// An item that does not exist, or an item with a value it does not take.
-    #[error("unknown item `{item}`; valid items: {}", valid())]
+    #[error("unknown item `{item}`; {}", meant(nearest.as_deref()))]
     Unknown {
-        /// The item as typed.
+        /// The item as typed, fit to be shown.
         item: String,
+        /// The item that it is like.
+        nearest: Option<String>,
     },
     /// Two items that exclude each other.
     #[error("`{first}` and `{second}` contradict each other; keep one of them")]
@@ -25,14 +28,57 @@ pub enum RequestError {
     /// Something else than `:` behind the word `spank`.
     #[error("`{text}` is not understood; write spank or spank:ITEM,… with items from: {}", valid())]
     Spelling {
-        /// The option's value as typed.
+        /// The option's value as typed, fit to be shown.
         text: String,
     },
+}
+
+impl RequestError {
+    fn unknown(word: &str) -> RequestError {
+        let items: Vec<String> = written_items().map(|(_, _, written)| written).collect();
+        let nearest = nearest(word, items.iter().map(String::as_str)).map(str::to_owned);
+        RequestError::Unknown { item: shown(word), nearest }
+    }
 }
 
 /// The names of all items, for a message.
 fn valid() -> String {
     written_items().map(|(_, _, word)| word).collect::<Vec<_>>().join(", ")
+}
+
+fn meant(nearest: Option<&str>) -> String {
+    match nearest {
+        Some(nearest) => format!("did you mean `{nearest}`? --gpubind=help lists the items"),
+        None => format!("valid items: {}", valid()),
+    }
+}
+
+/// A user's text for a message: not too long, and nothing that a terminal would obey.
+pub(super) fn shown(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let plain =
+        |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    let mut shown: String = text.chars().take(LONGEST).map(plain).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Whether the items ask for their list.
+pub(super) fn is_help(items: &str) -> bool {
+    items.trim() == "help"
+}
+
+/// The list of items for `--gpubind=help`, with a line for each.
+pub fn items_help() -> String {
+    let items: Vec<_> = written_items().collect();
+    let width = items.iter().map(|(_, _, written)| written.len()).max().unwrap_or(0);
+    let line = |(_, value, written): &(_, &ItemValue, String)| {
+        format!("  {written:width$}  {}\n", value.what)
+    };
+    let lines: String = items.iter().map(line).collect();
+    format!("Items for --gpubind=ITEM,... and --gpu-bind=spank:ITEM,...:\n{lines}")
 }
 
 /// What stands for a request without items where an empty text would mean no
@@ -49,7 +95,7 @@ impl FromStr for Request {
         for word in words.filter(|word| !word.is_empty() && *word != PLAIN) {
             let Some((item, value, _)) = written_items().find(|(_, _, written)| written == word)
             else {
-                return Err(RequestError::Unknown { item: word.to_owned() });
+                return Err(RequestError::unknown(word));
             };
             match item.get(&request) {
                 Some(earlier) if earlier != value.text => {
@@ -73,6 +119,14 @@ impl Request {
     /// A request that switches gpubind off.
     pub fn off() -> Request {
         Request { mode: Some(Mode::Off), ..Request::default() }
+    }
+
+    /// The items that a user is told to type for it.
+    pub(super) fn to_type(&self) -> String {
+        match *self == Request::default() {
+            true => "auto".to_owned(),
+            false => self.to_string(),
+        }
     }
 
     /// The items that say this, in the order of [`ITEMS`]; none for a plain request.
@@ -114,8 +168,8 @@ mod tests {
 
     #[test]
     fn an_unknown_item_is_named_and_the_valid_ones_are_listed() {
-        let message = "single,nonsense".parse::<Request>().unwrap_err().to_string();
-        assert!(message.contains("`nonsense`"), "{message}");
+        let message = "single,xyzzy".parse::<Request>().unwrap_err().to_string();
+        assert!(message.contains("`xyzzy`"), "{message}");
         for (_, _, item) in written_items() {
             assert!(message.contains(&item), "{message} lacks {item}");
         }
@@ -142,5 +196,38 @@ mod tests {
             assert_eq!(error, RequestError::Contradiction { first, second }, "{text}");
         }
         assert!("single,single,verbose,verbose".parse::<Request>().is_ok());
+    }
+
+    #[test]
+    fn a_near_miss_names_what_was_meant() {
+        for (typed, meant) in [
+            ("atuo", "auto"),
+            ("Single", "single"),
+            ("ids=uiud", "ids=uuid"),
+            ("local_rank=keep", "local-rank=keep"),
+            ("verbsoe", "verbose"),
+        ] {
+            let message = typed.parse::<Request>().unwrap_err().to_string();
+            assert!(message.contains(&format!("did you mean `{meant}`?")), "{message}");
+        }
+    }
+
+    #[test]
+    fn what_is_repeated_of_a_users_text_is_short_and_harmless() {
+        let message = "\u{1b}[2Jx\n".parse::<Request>().unwrap_err().to_string();
+        assert!(message.contains("`\\u{1b}[2Jx`"), "{message:?}");
+        let long = "x".repeat(100_000).parse::<Request>().unwrap_err().to_string();
+        assert!(long.contains("xxx…`") && long.len() < 500, "{long}");
+        assert_eq!(shown("é".repeat(60).as_str()), "é".repeat(60));
+    }
+
+    #[test]
+    fn the_list_of_items_has_a_line_for_each() {
+        let help = items_help();
+        assert_eq!(help.lines().count(), 1 + written_items().count());
+        for (_, value, item) in written_items() {
+            let line = help.lines().find(|line| line.trim_start().starts_with(&item)).unwrap();
+            assert!(line.ends_with(value.what), "{line}");
+        }
     }
 }

@@ -264,6 +264,7 @@ mod tests {
     use std::ffi::OsString;
 
     use super::*;
+    use crate::SlurmRelease;
     use crate::request::read_command_line;
 
     /// Those variables of `env` that a command's changes leave set, as `NAME=value`
@@ -272,7 +273,8 @@ mod tests {
     fn after(typed: &str, parsed: Option<&str>, env: &[(&str, &str)]) -> Result<String, String> {
         let argv: Vec<OsString> = typed.split(' ').map(OsString::from).collect();
         let command = Command::from_argv0(&argv[0]).unwrap();
-        let line = read_command_line(command, &argv, &|_| true).unwrap();
+        let line =
+            read_command_line(command, SlurmRelease::new(26, 5), &argv, &|_, _| true).unwrap();
         let parsed: Option<Request> = parsed.map(|text| text.parse().unwrap());
         let mut left: std::collections::BTreeMap<String, String> =
             env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();

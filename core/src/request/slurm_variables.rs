@@ -3,8 +3,8 @@
 
 use super::Change;
 use super::binding::{Binding, gpu_value};
-use super::command_line::asks_for_shared_gres;
 use super::items::Request;
+use super::reading::asks_for_shared_gres;
 use crate::variables;
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;

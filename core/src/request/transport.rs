@@ -4,7 +4,7 @@
 use std::fmt;
 
 use super::binding::Binding;
-use super::grammar::RequestError;
+use super::grammar::{RequestError, shown};
 use super::items::Request;
 
 /// What one variable says of a job's or a step's bindings.
@@ -58,7 +58,7 @@ impl Bindings {
         }
         let entry = |entry: &str| {
             let (group, text) = entry.split_once(':').unwrap_or(("", entry));
-            let unknown = || RequestError::Spelling { text: entry.to_owned() };
+            let unknown = || RequestError::Spelling { text: shown(entry) };
             Ok((group.parse().map_err(|_| unknown())?, binding(text)?))
         };
         text.split(';').map(entry).collect::<Result<_, _>>().map(Bindings::ByGroup)

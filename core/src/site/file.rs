@@ -7,8 +7,9 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{KEYS, Key, NoKey, Scope, TomlForm, nearest};
+use super::keys::{KEYS, Key, NoKey, Scope, TomlForm};
 use super::layer::{Layer, Origin};
+use crate::nearest::nearest;
 
 /// What a job is, as far as a step knows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

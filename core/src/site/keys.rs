@@ -2,6 +2,7 @@
 //! `gpubind config`, and the tests of etc/gpubind.toml and of docs/site-policy.md all
 //! go by it.
 
+use crate::nearest::nearest;
 use crate::node::PciAddress;
 use crate::request::{ITEMS, Item};
 
@@ -241,16 +242,6 @@ pub(super) enum NoKey {
     Elsewhere(&'static Key),
     /// It does not exist; the nearest that does, if any is near.
     Unknown { nearest: Option<&'static str> },
-}
-
-/// The nearest of some names, if it is near enough to be what was meant.
-pub(super) fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // As clap has it for its options.
-    const NEAR: f64 = 0.7;
-    let likeness = |candidate: &str| strsim::jaro(name, candidate);
-    let candidates = names.map(|candidate| (likeness(candidate), candidate));
-    let best = candidates.max_by(|one, other| one.0.total_cmp(&other.0));
-    best.filter(|(likeness, _)| *likeness > NEAR).map(|(_, candidate)| candidate)
 }
 
 /// A device's name in its one spelling.
