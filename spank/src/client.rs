@@ -2,14 +2,20 @@
 
 use std::env;
 use std::ffi::{CStr, OsStr, OsString};
+use std::io::{self, Write};
+use std::path::Path;
 
 use gpubind_core::bind::{inherited, preload_without_shim};
-use gpubind_core::request::{Change, Command, CommandLine, Request, propagate, read_command_line};
-use gpubind_core::variables;
+use gpubind_core::child::find_program;
+use gpubind_core::request::{
+    Change, Command, CommandLine, Request, accept_in_variables, items_help, propagate,
+    read_command_line, read_script,
+};
+use gpubind_core::{SlurmRelease, variables};
 
 use crate::spank::Context;
 use crate::symbols::End;
-use crate::{argv, log};
+use crate::{argv, constructor, log, script};
 
 /// The option, as Slurm registers it.
 pub const OPTION: &CStr = c"gpubind";
@@ -28,44 +34,78 @@ pub struct Client(Option<(Command, CommandLine)>);
 /// Reads and rewrites the command line, before Slurm parses it.
 pub fn init(context: Context) -> (Client, Option<End>) {
     let words = argv::words();
-    let Some(command) = words.first().and_then(|name| command(name, context)) else {
+    let Some((command, release)) = command(&words, context).zip(constructor::release()) else {
         return (Client::default(), None);
     };
-    match take_command_line(command, &words) {
-        Ok(line) => (Client(Some((command, line))), None),
+    match read(command, release, &words) {
+        Ok(line) if line.asks_for_help => (Client::default(), Some(help())),
+        Ok(line) if line.is_informational => (Client(Some((command, line))), None),
+        Ok(line) => match apply(command, &line) {
+            Ok(()) => (Client(Some((command, line))), None),
+            Err(message) => (Client::default(), Some(refuse(&message))),
+        },
         Err(message) => (Client::default(), Some(refuse(&message))),
     }
 }
 
-fn take_command_line(command: Command, words: &[OsString]) -> Result<CommandLine, String> {
-    let line = read_command_line(command, words, &is_program).map_err(|error| error.to_string())?;
-    if line.is_informational {
+/// What the command line says, and in sbatch its script.
+fn read(
+    command: Command,
+    release: SlurmRelease,
+    words: &[OsString],
+) -> Result<CommandLine, String> {
+    let is_program = |word: &OsStr, folder: Option<&OsStr>| match command {
+        Command::Sbatch => script::find(word).is_some(),
+        Command::Srun | Command::Salloc => is_program(word, folder),
+    };
+    let line = read_command_line(command, release, words, &is_program)
+        .map_err(|error| error.to_string())?;
+    if command != Command::Sbatch || line.is_informational {
         return Ok(line);
     }
+    let Some((name, text)) = script::read(&line, words) else { return Ok(line) };
+    match read_script(release, &text) {
+        Ok(script) => Ok(line.over_script(&script)),
+        Err(error) => Err(format!("{name}: {error}")),
+    }
+}
+
+/// Rewrites what Slurm is about to read, and sets what the tasks will find.
+fn apply(command: Command, line: &CommandLine) -> Result<(), String> {
     for (position, word) in &line.replacements {
         argv::replace(*position, word);
     }
-    change(propagate(command, &line, None, &variable).map_err(|error| error.to_string())?);
+    for unclear in line.unclear.iter().filter(|unclear| unclear.slurm_refuses()) {
+        log::user(&format!("warning: {unclear}"));
+    }
+    change(accept_in_variables(command, &variable).map_err(|error| error.to_string())?);
+    change(propagate(command, line, None, &variable).map_err(|error| error.to_string())?);
     // What an outer step's gpubind has set is not in effect in what this command starts.
     change(inherited(&variable));
     let preload = env::var_os(variables::LD_PRELOAD);
     if let Some(others) = preload.as_deref().and_then(preload_without_shim) {
         set(variables::LD_PRELOAD, (!others.is_empty()).then_some(&others));
     }
-    Ok(line)
+    Ok(())
 }
 
 /// Takes what Slurm has parsed for the plugin's option where the command line has said
-/// nothing that could be read: an `#SBATCH` line, a value that sbatch has handed down, or
-/// an option behind another plugin's.
+/// nothing that could be read: a script from a pipe, a value that sbatch has handed down,
+/// or an option behind another plugin's.
 pub fn after_options(client: &Client, value: Option<&OsStr>) -> Option<End> {
     let (command, line) = client.0.as_ref()?;
-    let value = value.filter(|_| !line.says_something() && !line.is_informational)?;
-    let request = match value.to_string_lossy().parse::<Request>() {
-        Ok(request) => request,
-        Err(error) => return Some(refuse(&format!("--gpubind: {error}"))),
+    let value = value.filter(|_| !line.is_informational)?.to_string_lossy();
+    let changes = match line.with_parsed_option(&value) {
+        Ok(Some(line)) if line.asks_for_help => return Some(help()),
+        Ok(Some(line)) => propagate(*command, &line, None, &variable),
+        Ok(None) if line.says_something() => return None,
+        Ok(None) => match value.parse::<Request>() {
+            Ok(request) => propagate(*command, line, Some(&request), &variable),
+            Err(error) => return Some(refuse(&format!("--gpubind: {error}"))),
+        },
+        Err(error) => return Some(refuse(&error.to_string())),
     };
-    match propagate(*command, line, Some(&request), &variable) {
+    match changes {
         Ok(changes) => change(changes),
         Err(error) => return Some(refuse(&error.to_string())),
     }
@@ -78,18 +118,28 @@ fn refuse(message: &str) -> End {
     End::Command(BAD_OPTION)
 }
 
-/// The command that runs: by the name it was called, else by its program file, which
-/// may have another name beside a wrapper of the site's; only srun has a context of its
-/// own.
-fn command(name: &OsStr, context: Context) -> Option<Command> {
-    let by_file = || Command::from_argv0(env::current_exe().ok()?.as_os_str());
-    let by_context = || (context == Context::Local).then_some(Command::Srun);
-    Command::from_argv0(name).or_else(by_file).or_else(by_context)
+/// Lists the items, as `--help` lists the options.
+fn help() -> End {
+    // Who has closed stdout does not want to read it.
+    let _ = io::stdout().write_all(items_help().as_bytes());
+    End::Command(0)
 }
 
-/// Whether a word names a program that can be run.
-fn is_program(word: &OsStr) -> bool {
-    gpubind_core::child::find_program(word).is_some()
+/// The command that runs.
+fn command(words: &[OsString], context: Context) -> Option<Command> {
+    let file = env::current_exe().unwrap_or_default();
+    let name = words.first().map_or(OsStr::new(""), OsString::as_os_str);
+    Command::of_process(context == Context::Allocator, &[name, file.as_os_str()])
+}
+
+/// Whether a word names a program that can be run, seen from the folder that the command
+/// goes to.
+fn is_program(word: &OsStr, folder: Option<&OsStr>) -> bool {
+    let is_path = word.as_encoded_bytes().contains(&b'/');
+    match folder.filter(|_| is_path) {
+        Some(folder) => find_program(Path::new(folder).join(word)).is_some(),
+        None => find_program(word).is_some(),
+    }
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -6,6 +6,8 @@
 
 use std::ffi::{c_char, c_int, c_long};
 
+use gpubind_core::SlurmRelease;
+
 use crate::{argv, symbols};
 
 /// Functions in this section are called by the dynamic linker with main's
@@ -19,6 +21,11 @@ extern "C" fn constructor(argc: c_int, argv: *mut *mut c_char, _env: *mut *mut c
     if let Some(version) = api_number().and_then(gpubind_core::plugin_version) {
         symbols::set_version(version);
     }
+}
+
+/// The release of the Slurm that has loaded the plugin.
+pub fn release() -> Option<SlurmRelease> {
+    SlurmRelease::from_api(api_number()?)
 }
 
 /// `slurm_api_version()` of the process that loads the plugin. Looked up at run

@@ -12,6 +12,7 @@
 //! | `symbols` | what Slurm's plugin loader looks for, and the guard around each hook |
 //! | `sys`, `spank` | Slurm's functions, as declared and as called |
 //! | `log` | messages to the user, diagnostics to Slurm's log |
+//! | `script` | the batch script, before sbatch reads it |
 //! | `constructor`, `argv` | what happens before Slurm looks at the plugin |
 //!
 //! No hook ever returns an error: a failing hook of a required plugin drains
@@ -23,6 +24,7 @@ mod argv;
 mod client;
 mod constructor;
 mod log;
+mod script;
 mod spank;
 mod step;
 mod symbols;

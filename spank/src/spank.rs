@@ -2,7 +2,6 @@
 
 use std::ffi::{CStr, CString, OsStr, OsString, c_int, c_uint};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::ptr::null;
 use std::sync::Mutex;
 
 use crate::sys;
@@ -170,7 +169,7 @@ fn accepted(code: c_uint) -> Result<(), Refused> {
 /// Slurm calls this for each value of the option, in the order of its sources: the last
 /// one counts.
 unsafe extern "C" fn take_option(_: c_int, value: *const std::ffi::c_char, _: c_int) -> c_int {
-    if value == null() {
+    if value.is_null() {
         return 0;
     }
     // SAFETY: a C string, which is copied.

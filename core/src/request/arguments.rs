@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 
 use super::command::Command;
-use super::slurm_options::{Arity, long, short};
+use super::slurm_options::{Arity, long, short_option};
 use crate::SlurmRelease;
 
 /// What the next words of a command line are.
@@ -117,7 +117,7 @@ impl<'a> Arguments<'a> {
         self.position += 1;
         let mut rest = letters.chars();
         while let Some(letter) = rest.next() {
-            let arity = short(self.command, letter);
+            let arity = short_option(self.command, letter);
             let value = match arity {
                 Arity::Flag => None,
                 Arity::Optional => Some(rest.as_str().to_owned()),

@@ -34,6 +34,8 @@ pub struct CommandLine {
     pub components: Vec<Component>,
     /// The position of the first program; in sbatch, of the script.
     pub program: Option<usize>,
+    /// Whether sbatch makes the script itself, by `--wrap`.
+    pub has_wrap: bool,
     /// What may be meant for gpubind, or else for the program.
     pub unclear: Vec<Unclear>,
     /// The job of srun's `--jobid`.
@@ -58,6 +60,13 @@ pub struct Unclear {
     pub behind: String,
     /// The word that can be a program.
     pub program: String,
+}
+
+impl Unclear {
+    /// Whether Slurm will refuse it, if it is Slurm's; else Slurm parses it itself.
+    pub fn slurm_refuses(&self) -> bool {
+        self.name != GPUBIND
+    }
 }
 
 impl fmt::Display for Unclear {

@@ -52,6 +52,6 @@ pub use propagation::{
 };
 pub use reading::read_command_line;
 pub use script::{ScriptError, read_script};
-pub use slurm_options::{Arity, long_options};
+pub use slurm_options::{Arity, long_options, short_option};
 pub use slurm_variables::is_none_spank;
 pub use transport::Bindings;

@@ -14,7 +14,7 @@
 
 use super::binding::Binding;
 use super::command::Command;
-use super::command_line::{CommandLine, Component};
+use super::command_line::{CommandLine, Component, Unclear};
 use super::grammar::RequestError;
 use super::items::Request;
 use super::slurm_variables as slurm;
@@ -147,7 +147,9 @@ fn of_step<'a>(
         }
         _ => None,
     });
-    if let Some(request) = inherited.filter(|_| !slurm::has_shared_gres(env)) {
+    // Slurm reads it before it is clear whether a later option says otherwise.
+    let is_clear = line.unclear.iter().all(Unclear::slurm_refuses);
+    if let Some(request) = inherited.filter(|_| is_clear && !slurm::has_shared_gres(env)) {
         changes.extend(slurm::without_slurms_binding(request, env));
     }
     Ok(changes)
@@ -477,6 +479,14 @@ mod tests {
         becomes("sbatch x", &closest, "SLURM_GPU_BIND=closest");
         becomes("srun x", &[("SLURMD_TRES_BIND", "gpu:none")], "");
         becomes("salloc x", &[("SLURMD_TRES_BIND", "gpu:none")], "SLURMD_TRES_BIND=gpu:none");
+    }
+
+    #[test]
+    fn slurm_is_told_of_no_request_that_an_unclear_option_may_take_back() {
+        let job = [JOB, ("SLURM_GPUBIND_JOB", "single")];
+        assert!(after("srun x --gpubind=off", None, &job).unwrap().contains("SLURM_GPU_BIND"));
+        let left = after("srun --myflag x --gpubind=off", None, &job).unwrap();
+        assert!(left.contains("STEP=single") && !left.contains("SLURM_GPU_BIND"), "{left}");
     }
 
     #[test]

@@ -136,6 +136,10 @@ fn take_option(
             let colon = if value.is_empty() { "" } else { ":" };
             Some((format!("none,spank{colon}{value}"), request))
         }
+        "wrap" => {
+            line.has_wrap = true;
+            None
+        }
         "jobid" => {
             line.job_id = Some(value.to_owned());
             None
@@ -528,6 +532,9 @@ mod tests {
             assert!(read(typed).asks_for_help, "{typed}");
         }
         assert!(!read("srun prog --gpubind=help").asks_for_help);
+        let argv = ["sbatch", "--wrap", "srun x"].map(OsString::from);
+        let line = read_command_line(Command::Sbatch, NOW, &argv, &is_program).unwrap();
+        assert_eq!((line.has_wrap, line.program), (true, None));
         assert_eq!(read("srun --jobid=7 a : b").job_id.as_deref(), Some("7"));
     }
 

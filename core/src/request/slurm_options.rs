@@ -3,7 +3,7 @@
 //! Needed to tell Slurm's own arguments from the user program's: getopt_long(3) stops at
 //! the first word that is neither an option nor an option's value. The long options are
 //! those of `common_options` in src/common/slurm_opt.c, from 22.05 to 26.11; a test on
-//! real commands compares them (tests/slurm/src/option_tables.rs). A later release's are
+//! real commands compares them (tests/slurm/src/command_lines.rs). A later release's are
 //! taken to be the newest one's.
 
 use super::command::Command;
@@ -293,7 +293,7 @@ fn short_options(command: Command) -> (&'static str, &'static str) {
 }
 
 /// Whether a short option takes a value.
-pub fn short(command: Command, letter: char) -> Arity {
+pub fn short_option(command: Command, letter: char) -> Arity {
     match short_options(command) {
         (values, _) if values.contains(letter) => Value,
         (_, optional) if optional.contains(letter) => Arity::Optional,
@@ -432,9 +432,9 @@ mod tests {
 
     #[test]
     fn short_options_take_values_by_command() {
-        assert_eq!(short(Command::Srun, 'W'), Value);
-        assert_eq!(short(Command::Sbatch, 'W'), Flag);
-        assert_eq!(short(Command::Srun, 'K'), Arity::Optional);
-        assert_eq!(short(Command::Sbatch, 'K'), Flag);
+        assert_eq!(short_option(Command::Srun, 'W'), Value);
+        assert_eq!(short_option(Command::Sbatch, 'W'), Flag);
+        assert_eq!(short_option(Command::Srun, 'K'), Arity::Optional);
+        assert_eq!(short_option(Command::Sbatch, 'K'), Flag);
     }
 }

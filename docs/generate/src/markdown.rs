@@ -27,15 +27,21 @@ the parsers use; a test compares. Keys of gpubind.toml: [site-policy.md](site-po
 | a personal default | `export SLURM_GPUBIND=ITEM,…` |
 | without Slurm | `gpubind exec --mode=ITEM,… -- COMMAND` |
 
-`#SBATCH --gpu-bind=spank` is refused by sbatch, which reads the script after the plugin's
-turn.
+`--gpubind=help` lists the items. `#SBATCH --gpu-bind=spank` is refused by sbatch, which
+parses its own copy of the script; the message says what to write. `SLURM_GPU_BIND=spank`
+works as `--gpu-bind=spank` does, and so do `SBATCH_GPU_BIND` and `SALLOC_GPU_BIND`.
+
+An option of another plugin may stand before gpubind's. Where it is not known whether such an
+option takes a value and the word behind it is also a program, what follows can be the
+program's: `--gpubind` still works there, `--gpu-bind=spank` is left alone, with a warning.
 
 ## Who wins
 
 Command line, then SLURM_GPUBIND, then plugstack.conf's arguments, then gpubind.toml, then
 what is built in; each item by itself. Another `--gpu-bind` or `--tres-bind` on a command
 line switches gpubind off for that command. An unknown item, or two that contradict each
-other, end srun, sbatch and salloc with a line that lists the valid ones.
+other, end srun, sbatch and salloc with a line that names the item that was meant, or lists
+the valid ones.
 
 ## Items
 

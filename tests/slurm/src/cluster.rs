@@ -167,6 +167,11 @@ impl Cluster {
         self.release >= (year, month)
     }
 
+    /// Slurm's release, year and month.
+    pub fn release(&self) -> (u32, u32) {
+        self.release
+    }
+
     /// A command to run in the cluster.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(self.root.join("scripts/cluster"));

@@ -15,6 +15,7 @@
 mod allocation;
 mod check;
 mod cluster;
+mod command_lines;
 mod cpu_sets;
 mod faults;
 mod gres;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
     let tests = [
         symbols::TESTS,
         requests::TESTS,
+        command_lines::TESTS,
         modes::TESTS,
         kinds_of_steps::TESTS,
         allocation::TESTS,
