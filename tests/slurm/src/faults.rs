@@ -467,6 +467,19 @@ fn site_files_and_arguments_that_are_wrong(cluster: &Cluster) {
                 BoundWith("not a regular file"),
             ),
             ("arguments", |node| node.arguments("mdoe=single probe-timeout=soon \u{1}"), Bound),
+            (
+                "an argument that is not text",
+                |node| {
+                    let file = node.folder.join("etc/plugstack.conf");
+                    let mut bytes = fs::read(&file).unwrap();
+                    while bytes.last() == Some(&b'\n') {
+                        bytes.pop();
+                    }
+                    bytes.extend(b" \xff\xfe=1\n");
+                    fs::write(&file, bytes).unwrap();
+                },
+                Bound,
+            ),
         ],
     );
 }
