@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use gpubind::read_any;
 use gpubind::slurm::{PlugstackFile, SlurmConf, gres_minors, read_gres, release};
+use gpubind_core::SlurmRelease;
 use gpubind_core::node::snapshot::{Fingerprint, Snapshot};
 use gpubind_core::node::{IdSet, Node, NumaNode, PciAddress, Roots};
 use gpubind_core::plan::{Shape, plan};
@@ -209,9 +210,10 @@ proptest! {
         words in proptest::collection::vec(argument(), 0..12),
         command in prop_oneof![Just(Command::Srun), Just(Command::Sbatch), Just(Command::Salloc)],
         programs in any::<bool>(),
+        (year, month) in prop_oneof![Just((22, 5)), Just((24, 11)), Just((26, 5))],
     ) {
         let argv: Vec<OsString> = [OsString::from("srun")].into_iter().chain(words).collect();
-        if let Ok(line) = soon(|| read_command_line(command, &argv, &|_| programs)) {
+        if let Ok(line) = soon(|| read_command_line(command, SlurmRelease::new(year, month), &argv, &|_, _| programs)) {
             for (position, _) in line.replacements {
                 prop_assert!(position > 0 && position < argv.len());
             }
