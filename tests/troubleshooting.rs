@@ -85,6 +85,8 @@ fn messages() -> Vec<Message> {
             .collect();
         let more: &[&str] = match ALL_TEXTS.contains(&file.as_str()) {
             true => &["format!(", "push(", "=> ", "Err(", "Some(", "then(|| "],
+            false if file == "core/src/request/command_line.rs" => &["f,"],
+            false if file == "core/src/request/grammar.rs" => &["=> format!("],
             // The plugin's diagnostics are in slurmd's log.
             false if file.starts_with("spank/") => &["tracing::debug!(", "tracing::info!("],
             false => &[],
