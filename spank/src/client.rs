@@ -13,8 +13,8 @@ use gpubind_core::request::{
 };
 use gpubind_core::{SlurmRelease, variables};
 
+use crate::end::End;
 use crate::spank::Context;
-use crate::symbols::End;
 use crate::{argv, constructor, log, script};
 
 /// The option, as Slurm registers it.

@@ -5,10 +5,17 @@
 //! one binary can give the word of whichever Slurm has loaded it.
 
 use std::ffi::{c_char, c_int, c_long};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use gpubind_core::SlurmRelease;
 
-use crate::{argv, symbols};
+use crate::argv;
+
+/// The release that it is for. No release has number 1: the constructor writes the
+/// right one before Slurm reads it.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "Slurm's name")]
+pub static plugin_version: AtomicU32 = AtomicU32::new(1);
 
 /// Functions in this section are called by the dynamic linker with main's
 /// arguments (glibc, elf/dl-init.c).
@@ -19,7 +26,7 @@ static CONSTRUCTOR: extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) = c
 extern "C" fn constructor(argc: c_int, argv: *mut *mut c_char, _env: *mut *mut c_char) {
     argv::remember(argc, argv);
     if let Some(version) = api_number().and_then(gpubind_core::plugin_version) {
-        symbols::set_version(version);
+        plugin_version.store(version, Ordering::Relaxed);
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `sys`, `spank` | Slurm's functions, as declared and as called |
 //! | `log` | messages to the user, diagnostics to Slurm's log |
 //! | `script` | the batch script, before sbatch reads it |
+//! | `end` | ending a command or a task |
 //! | `constructor`, `argv` | what happens before Slurm looks at the plugin |
 //!
 //! No hook ever returns an error: a failing hook of a required plugin drains
@@ -23,6 +24,7 @@
 mod argv;
 mod client;
 mod constructor;
+mod end;
 mod log;
 mod script;
 mod spank;

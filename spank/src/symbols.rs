@@ -1,14 +1,14 @@
-//! What Slurm's plugin loader looks for: three words about the plugin, and the hooks.
-//! Nothing else is exported.
+//! What Slurm's plugin loader looks for: words about the plugin (its version word is the
+//! constructor's), and the hooks. Nothing else is exported.
 
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU32;
 
 use gpubind_core::site::{Origin, PlugstackArgs};
 
 use crate::client::{self, Client};
+use crate::end::End;
 use crate::spank::{Context, Spank};
 use crate::step::{self, Step};
 use crate::{log, sys, task};
@@ -22,12 +22,6 @@ pub static plugin_name: [u8; 8] = *b"gpubind\0";
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "Slurm's name")]
 pub static plugin_type: [u8; 6] = *b"spank\0";
-
-/// The release that it is for. No release has number 1: the constructor writes the
-/// right one before Slurm reads it.
-#[unsafe(no_mangle)]
-#[allow(non_upper_case_globals, reason = "Slurm's name")]
-pub static plugin_version: AtomicU32 = AtomicU32::new(1);
 
 /// The plugin's state in one process; tasks inherit it through fork(2).
 struct State {
@@ -124,14 +118,6 @@ pub extern "C" fn slurm_spank_task_init(handle: *mut sys::Handle, _: c_int, _: A
     })
 }
 
-/// A process that must not go on, with its exit code.
-pub enum End {
-    /// A command, as Slurm ends it for an option that it cannot understand: exit(3).
-    Command(c_int),
-    /// A task: _exit(2), since it is a forked child of slurmstepd.
-    Task(c_int),
-}
-
 /// Runs a hook's work. A panic is reported in one line, and the step goes on unbound.
 /// Never fails: what a failing hook does to a node is not for gpubind to cause.
 fn guard(hook: &str, handle: *mut sys::Handle, work: impl FnOnce(&Spank) -> Option<End>) -> c_int {
@@ -168,9 +154,4 @@ fn plugstack_args(argc: c_int, argv: Arguments) -> PlugstackArgs {
     let (args, errors) = PlugstackArgs::read(words, &Origin::Plugstack(None));
     errors.iter().for_each(|error| log::error(&error.to_string()));
     args
-}
-
-/// Writes the version word.
-pub fn set_version(version: c_uint) {
-    plugin_version.store(version, std::sync::atomic::Ordering::Relaxed);
 }

@@ -17,10 +17,10 @@ use gpubind_core::request::{
 use gpubind_core::step::{Affinity, listed_cpus, most_tasks, own_cpus, reach, task_ranks};
 use gpubind_core::variables;
 
+use crate::end::End;
 use crate::log;
 use crate::spank::Spank;
 use crate::step::Step;
-use crate::symbols::End;
 
 /// Slurm's own bound (MAX_HET_JOB_COMPONENTS in slurm/slurm.h).
 const MAX_HET_COMPONENTS: usize = 128;

@@ -7,17 +7,8 @@ use gpubind_shim_core::record::{Record, fingerprints};
 use crate::request::LocalRank;
 use crate::variables;
 
-use super::edits::Rank;
 use super::inherited::preload_without_shim;
-
-/// The worker shim, as a task can load it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shim<'a> {
-    /// Its file, which the task can read where it runs.
-    pub file: &'a str,
-    /// The task's process id.
-    pub process: u32,
-}
+use super::rank::Rank;
 
 /// Whether a task loads the shim.
 pub(super) enum Arming {

@@ -1,18 +1,18 @@
 //! From a step's plan to one rank's environment.
 
 use std::borrow::Cow;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 
-use crate::node::{IdSet, Node};
 use crate::plan::{Plan, PlanError, Shape, Why, plan};
-use crate::request::{Change, Ids, Mode, Settings};
-use crate::step::{Allocation, Entry, Ranks};
+use crate::request::{Change, Ids, Mode};
+use crate::step::{Allocation, Entry};
 use crate::variables;
 
-use super::arming::{Arming, Shim, arm};
+use super::arming::{Arming, arm};
 use super::device_lists::OTHER_MAKERS;
 use super::inherited::{GPUBIND_VARS, inherited, preload_without_shim};
 use super::locality::{Locality, numa_list};
+use super::rank::Rank;
 use super::rank_variables::{is_free, note, rank_variables};
 use super::report::{RankReport, describe};
 use super::visible::{join, ordinals, visible};
@@ -22,33 +22,6 @@ use super::warning::Warning;
 /// where `--ntasks-per-gpu` was asked for: that is a wish to share GPUs.
 const SHARING: [&str; 3] =
     [variables::SHARDS_ON_NODE, variables::MPS_PERCENTAGE, variables::NTASKS_PER_GPU];
-
-/// One rank, with all that decides about its environment.
-pub struct Rank<'a> {
-    /// The machine, or why it is not known.
-    pub node: Result<&'a Node, &'a str>,
-    /// The step's devices on this node.
-    pub allocation: &'a Allocation,
-    /// CPU set of each task of the step on this node, by local rank; empty where unknown.
-    pub tasks: &'a [IdSet],
-    /// The greatest number of the step's tasks on any node.
-    pub most_tasks: usize,
-    /// The rank's own CPUs as the kernel tells them, for the report.
-    pub cpus: &'a IdSet,
-    /// What is in effect.
-    pub settings: &'a Settings,
-    /// The task's number on this node.
-    pub local_rank: usize,
-    /// Where it stands among all tasks, where known.
-    pub ranks: Option<&'a Ranks>,
-    /// What a task that keeps several devices may load; `None` where the task cannot
-    /// read that file.
-    pub worker: Option<Shim<'a>>,
-    /// LD_PRELOAD so far.
-    pub preload: Option<&'a OsStr>,
-    /// The environment so far.
-    pub env: &'a dyn Fn(&str) -> Option<String>,
-}
 
 /// Changes to a rank's environment.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use crate::step::{
 };
 use crate::variables;
 
-use super::arming::Shim;
-use super::edits::{Outcome, Rank, SkipReason, edits, edits_by};
+use super::edits::{Outcome, SkipReason, edits, edits_by};
+use super::rank::{Rank, Shim};
 use super::warning::Warning;
 
 /// A process, with all that decides about its environment.

@@ -3,7 +3,7 @@
 use crate::request::LocalRank;
 use crate::variables;
 
-use super::edits::Rank;
+use super::rank::Rank;
 
 /// What an unmodified `env://` program reads.
 pub(super) const RANK_VARIABLES: [&str; 7] = [

@@ -11,9 +11,9 @@ use crate::request::{Change, Mode, StepRequest, VariableError};
 use crate::site::Site;
 use crate::step::{Allocation, GpuLists, Ranks, Reach};
 
-use super::arming::Shim;
-use super::edits::{Edits, Rank, SkipReason, edits};
+use super::edits::{Edits, SkipReason, edits};
 use super::inherited::{inherited, preload_without_shim};
+use super::rank::{Rank, Shim};
 use super::warning::Warning;
 
 /// A task, with all that decides about its environment.

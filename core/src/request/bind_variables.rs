@@ -3,9 +3,10 @@
 //! Slurm refuses `SLURM_GPU_BIND=spank` as it does the option, so the plugin replaces
 //! the value before Slurm reads it.
 
+use super::Change;
 use super::binding::{Binding, accepted_by_slurm, gpu_value};
 use super::command::Command;
-use super::propagation::{Change, VariableError};
+use super::propagation::VariableError;
 use crate::variables;
 
 /// The variables that a command reads for `--gpu-bind` and for `--tres-bind`

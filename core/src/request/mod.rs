@@ -48,10 +48,13 @@ pub use items::{
     Form, GivenBy, ITEMS, Ids, Item, ItemValue, LocalRank, Mode, Request, Settings, written_items,
 };
 pub use propagation::{
-    Change, VariableError, job_request, personal_default, propagate, request_of_process,
+    VariableError, job_request, personal_default, propagate, request_of_process,
 };
 pub use reading::read_command_line;
 pub use script::{ScriptError, read_script};
 pub use slurm_options::{Arity, long_options, short_option};
 pub use slurm_variables::is_none_spank;
 pub use transport::Bindings;
+
+/// A variable to set or, without a value, to unset.
+pub type Change = (String, Option<String>);

@@ -12,6 +12,7 @@
 //! binding that Slurm makes of its own accord. A job that is submitted from inside
 //! another starts with the personal default again.
 
+use super::Change;
 use super::binding::Binding;
 use super::command::Command;
 use super::command_line::{CommandLine, Component, Unclear};
@@ -20,9 +21,6 @@ use super::items::Request;
 use super::slurm_variables as slurm;
 use super::transport::Bindings;
 use crate::variables;
-
-/// A variable to set or, without a value, to unset.
-pub type Change = (String, Option<String>);
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
