@@ -137,7 +137,10 @@ fn a_broken_file_ends_it_with_1_and_the_line() {
     let place = format!("gpubind: {}:2: ", site.path("conf.d/gpubind.conf").display());
     assert_eq!((ran.code, ran.stdout.as_str(), lines.len()), (Some(1), "", 2));
     assert!(lines[0].starts_with(&format!("{place}unknown argument `colour=red`")), "{lines:?}");
-    assert!(lines[1].starts_with(&format!("{place}`mode=none` needs one of auto")), "{lines:?}");
+    assert!(
+        lines[1].starts_with(&format!("{place}`mode=none` needs one of by-request, auto")),
+        "{lines:?}"
+    );
 
     let ran = Site::new("", "").unwrap().run(Some("nonsense"), &[]);
     assert_eq!(ran.code, Some(1));

@@ -151,10 +151,13 @@ macro_rules! items {
 }
 
 items! {
-    "mode", mode: Mode, Value, default "auto" = |_| Mode::Auto, "how a task sees the step's GPUs" {
-        "auto" = Some(Mode::Auto), Both: "exactly one GPU for each task; with fewer tasks than GPUs on the node, an equal share each; the default";
+    // Where nobody has asked, nothing may break: `ordered` keeps the number of visible
+    // devices, and makes device SLURM_LOCALID, which such programs take, the nearest one.
+    "mode", mode: Mode, Value, default "by-request" = |asked| if asked { Mode::Auto } else { Mode::Ordered }, "how a task sees the step's GPUs" {
+        "by-request" = None, Site: "";
+        "auto" = Some(Mode::Auto), Both: "exactly one GPU for each task; with fewer tasks than GPUs on the node, an equal share each; the default where gpubind is asked for";
         "single" = Some(Mode::Single), Both: "exactly one GPU for each task, whatever the counts";
-        "ordered" = Some(Mode::Ordered), Both: "all GPUs of the step in each task, in one order: entry SLURM_LOCALID is the task's own";
+        "ordered" = Some(Mode::Ordered), Both: "all GPUs of the step in each task, in one order: entry SLURM_LOCALID is the task's own; the default for steps that nobody asked for";
         "first" = Some(Mode::First), Both: "all GPUs of the step in each task, its own first";
         "off" = Some(Mode::Off), User: "the environment stays as Slurm makes it";
     }
@@ -239,7 +242,8 @@ mod tests {
             for value in item.values {
                 let mut request = Request::default();
                 item.set(&mut request, value.text);
-                let said = (value.text != "on-request").then_some(value.text);
+                let is_open = ["on-request", "by-request"].contains(&value.text);
+                let said = (!is_open).then_some(value.text);
                 assert_eq!(item.get(&request), said, "{}", item.name);
                 assert_eq!(value.what.is_empty(), value.by == GivenBy::Site, "{}", item.name);
             }

@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(site.default, BindDefault::Always);
         assert_eq!(
             site.request.to_string(),
-            "auto,share,ids=index,local-rank=virtual,workers=on,verbose"
+            "share,ids=index,local-rank=virtual,workers=on,verbose"
         );
         assert_eq!(site.probe_timeout.as_secs(), 16);
         assert_eq!(site.exclude.len(), 2);
@@ -358,7 +358,10 @@ mod tests {
                 "2: `fsroot` can only be an argument in plugstack.conf",
             ),
             ("config = \"/x\"", "1: `config` can only be an argument in plugstack.conf"),
-            ("mode = \"off\"", "1: `mode = \"off\"` needs one of auto, single, ordered, first"),
+            (
+                "mode = \"off\"",
+                "1: `mode = \"off\"` needs one of by-request, auto, single, ordered, first",
+            ),
             ("strict = 1", "1: `strict = 1` needs on or off"),
             ("ids = []", "1: `ids = []` needs index or uuid"),
             (

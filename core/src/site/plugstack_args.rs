@@ -120,8 +120,11 @@ mod tests {
         let told = |at: usize, text: &str| assert!(messages[at].contains(text), "{messages:?}");
         told(0, "plugstack.conf: `probe-timeout=0` needs a number of seconds");
         told(1, "`nvml=lib.so` needs an absolute path");
-        told(2, "unknown argument `colour=red`; valid: default=on-request|always, mode=auto");
-        told(3, "`mode` needs one of auto, single");
+        told(
+            2,
+            "unknown argument `colour=red`; valid: default=on-request|always, mode=by-request|auto",
+        );
+        told(3, "`mode` needs one of by-request, auto");
         told(4, "`worker=/a:b.so` needs an absolute path without colons");
         assert_eq!(messages.len(), 5);
     }

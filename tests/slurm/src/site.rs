@@ -15,8 +15,13 @@ const ALWAYS_CONSTRAINED: Kind = Kind::new(
     "t-always-cgroup",
     &["--machine", "two-cpu", "--nodes", "1", "--constrain-devices", "--site-config", ALWAYS_FILE],
 );
-const ALWAYS_FILE: &str = "default = \"always\"\n\
+const ALWAYS_FILE: &str = "default = \"always\"\nmode = \"auto\"\n\
      [partition.other]\ndefault = \"on-request\"\nmode = \"ordered\"\nids = \"uuid\"\n";
+/// Every step is bound, in the mode that is built in for steps that nobody asked for.
+const ALWAYS_BUILT_IN: Kind = Kind::new(
+    "t-always-mode",
+    &["--machine", "two-cpu", "--nodes", "1", "--site-config", "default = \"always\"\n"],
+);
 /// Each layer has a say, and one GPU is for nobody.
 const LAYERS: Kind = Kind::new(
     "t-layers",
@@ -53,6 +58,7 @@ pub const TESTS: &[Test] = tests! {
         special_steps_and_steps_without_gpus_are_left_alone,
         a_batch_job_hands_nothing_down_but_its_requests,
         a_partition_has_its_own_policy;
+    [ALWAYS_BUILT_IN]: a_step_that_nobody_asked_for_keeps_its_devices_in_a_better_order;
     [LAYERS]:
         each_layer_wins_over_the_one_below,
         an_excluded_gpu_is_given_to_no_rank;
@@ -232,6 +238,27 @@ fn an_excluded_gpu_is_given_to_no_rank(cluster: &Cluster) {
         assert!(!env["CUDA_VISIBLE_DEVICES"].contains(&excluded), "first shows all others");
         assert_eq!(env["CUDA_VISIBLE_DEVICES"].split(',').count(), 7);
     }
+}
+
+fn a_step_that_nobody_asked_for_keeps_its_devices_in_a_better_order(cluster: &Cluster) {
+    let step = ["-n4", "--gpus-per-node=8", "--cpu-bind=map_cpu:1,0,1,0"];
+    let (tasks, stderr) = cluster.tasks(&step);
+    assert_eq!(ours(&stderr), [""; 0]);
+    for (task, env) in &tasks {
+        // As many as without gpubind, and device SLURM_LOCALID is at the task's CPU.
+        let list: Vec<u32> =
+            env["CUDA_VISIBLE_DEVICES"].split(',').map(|gpu| gpu.parse().unwrap()).collect();
+        let mut all = list.clone();
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2, 3, 4, 5, 6, 7]);
+        let own = list[*task as usize];
+        assert_eq!(own / 4, [1, 0, 1, 0][*task as usize], "GPUs 0-3 are at CPU 0: {list:?}");
+        assert_eq!(env["GPUBIND_GPU_INDEX"], own.to_string());
+        assert_eq!((env.get("RANK"), env.get("LD_PRELOAD")), (None, None));
+    }
+    // Who asks has one.
+    let (tasks, _) = cluster.tasks(&["-n8", "-O", "--gpus-per-node=8", "--gpu-bind=spank"]);
+    assert!(each(&tasks, "CUDA_VISIBLE_DEVICES").iter().all(|list| list.len() == 1));
 }
 
 fn a_broken_site_file_stops_no_job(cluster: &Cluster) {
