@@ -178,6 +178,8 @@ variables! {
             "the node's number in the step";
         STEP_NUM_TASKS = "SLURM_STEP_NUM_TASKS", set by "Slurm", read by "plugin, program":
             "number of tasks in the step";
+        STEP_NUM_NODES = "SLURM_STEP_NUM_NODES", set by "Slurm", read by "plugin":
+            "number of nodes of the step";
         STEP_TASKS_PER_NODE = "SLURM_STEP_TASKS_PER_NODE", set by "srun", read by "plugin, program":
             "tasks on each node, such as `4(x2),3`";
         DISTRIBUTION = "SLURM_DISTRIBUTION", set by "srun", read by "plugin, program":

@@ -3,12 +3,14 @@
 //! Only here are device cgroup and CPU affinity final, and only here does
 //! anything that the user wrote get read, as the user.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::path::Path;
 use std::process;
+use std::time::Duration;
 
 use gpubind_core::bind::{self, Decision, Shim, Task, decide};
+use gpubind_core::child;
 use gpubind_core::node::{IdSet, Node, Roots};
 use gpubind_core::request::{
     Binding, Change, ComponentPosition, StepRequest, VariableError, inside_component,
@@ -24,6 +26,9 @@ use crate::step::Step;
 
 /// Slurm's own bound (MAX_HET_JOB_COMPONENTS in slurm/slurm.h).
 const MAX_HET_COMPONENTS: usize = 128;
+
+/// How long ending a step may take.
+const END_STEP: Duration = Duration::from_secs(10);
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -70,6 +75,7 @@ fn carry_out(spank: &Spank, decision: &Decision, env: Env) -> Option<End> {
     if let Some(failure) = &decision.failure {
         if !failure.is_empty() {
             log::error(&format!("strict: {failure}"));
+            end_step_elsewhere(env);
         }
         // Slurm ignores what a hook of an optional plugin returns, so the task
         // is ended as Slurm ends it for a required one (task.c, exec_task).
@@ -85,6 +91,27 @@ fn carry_out(spank: &Spank, decision: &Decision, env: Env) -> Option<End> {
         log::user(&format!("rank {rank} on {host}, {got}"));
     }
     None
+}
+
+/// Ends the step on its other nodes: a task that ends early ends no other by itself
+/// (srun(1), --kill-on-bad-exit). As the user, by Slurm's own command; where that is not
+/// on the node, the other nodes go on.
+fn end_step_elsewhere(env: Env) {
+    let is_alone = env(variables::STEP_NUM_NODES).is_none_or(|nodes| nodes == "1");
+    let (Some(job), Some(step)) = (env(variables::JOB_ID), env(variables::STEP_ID)) else { return };
+    if is_alone {
+        return;
+    }
+    let args = ["--signal=KILL".into(), format!("{job}.{step}").into()];
+    let conf = env(variables::SLURM_CONF).map(OsString::from);
+    let conf = conf.or_else(|| std::env::var_os(variables::SLURM_CONF));
+    let path = env(variables::PATH).map(OsString::from);
+    let names = [variables::SLURM_CONF, variables::PATH];
+    let environment: Vec<(&str, OsString)> =
+        names.into_iter().zip([conf, path]).filter_map(|(name, it)| Some((name, it?))).collect();
+    if let Err(error) = child::run_any(Path::new("scancel"), &args, &environment, END_STEP) {
+        tracing::debug!("cannot end the step on its other nodes: {error}");
+    }
 }
 
 fn change(spank: &Spank, changes: &[Change]) {

@@ -22,6 +22,7 @@ mod gres;
 mod gres_order;
 mod kinds_of_steps;
 mod modes;
+mod never_worse;
 mod quiet;
 mod requests;
 mod site;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         requests::TESTS,
         command_lines::TESTS,
         modes::TESTS,
+        never_worse::TESTS,
         kinds_of_steps::TESTS,
         allocation::TESTS,
         cpu_sets::TESTS,

@@ -19,6 +19,9 @@ pub const TESTS: &[Test] = tests! {
         off_changes_nothing,
         rank_variables,
         a_step_inside_a_step,
+        strict_on_one_node_ends_the_step_on_all,
+        auto_is_decided_once_for_the_step,
+        rank_0s_host_is_the_master_or_nobody_is,
         verbose_tells_each_rank;
 };
 
@@ -245,6 +248,48 @@ fn a_step_inside_a_step(cluster: &Cluster) {
     }
     let (tasks, _) = inner("-n2 --gpu-bind=map_gpu:0");
     assert_eq!(each(&tasks, "GPUBIND_GPU_UUID"), ["-", "-"]);
+}
+
+fn strict_on_one_node_ends_the_step_on_all(cluster: &Cluster) {
+    // Two tasks for one GPU on the first node, one on the other.
+    let step = ["srun", "-N2", "-n3", "-O", "--gpus-per-node=1", "--gpu-bind=spank:strict"];
+    let begin = std::time::Instant::now();
+    let ran = cluster.run(&[&step[..], &["sleep", "100"]].concat());
+    assert_ne!(ran.code, Some(0));
+    assert!(ran.stderr.contains("strict: 2 tasks share 1 GPU on this node"), "{}", ran.stderr);
+    assert!(begin.elapsed().as_secs() < 60, "the other node's task goes on: {}", ran.stderr);
+}
+
+fn auto_is_decided_once_for_the_step(cluster: &Cluster) {
+    // Two tasks on one node, one on the other: as many as GPUs on one of them.
+    let step = ["-N2", "-n3", "-O", "--gpus-per-node=2", "--gpu-bind=spank"];
+    let (tasks, stderr) = cluster.tasks(&step);
+    assert_eq!(each(&tasks, "CUDA_VISIBLE_DEVICES").iter().map(|it| it.len()).max(), Some(1));
+    assert_eq!(each(&tasks, "RANK"), ["0", "1", "2"], "{stderr}");
+    // One and two of four: all keep a share of two, and none is a rank.
+    let step = ["-N2", "-n3", "-O", "--gpus-per-node=4", "--gpu-bind=spank"];
+    let (tasks, _) = cluster.tasks(&step);
+    for list in each(&tasks, "CUDA_VISIBLE_DEVICES") {
+        assert_eq!(list.split(',').count(), 2, "{list}");
+    }
+    assert_eq!(each(&tasks, "RANK"), ["-"; 3]);
+    // Who asks for rank variables has them whatever the mode.
+    let asked = [&step[..5], &["--gpu-bind=spank:rank-env=on"]].concat();
+    assert_eq!(each(&cluster.tasks(&asked).0, "RANK"), ["0", "1", "2"]);
+}
+
+fn rank_0s_host_is_the_master_or_nobody_is(cluster: &Cluster) {
+    let (first, second) = (cluster.node(0), cluster.node(1));
+    let hosts = format!("{second},{first}");
+    for options in [&["-m", "cyclic"][..], &["-m", "arbitrary", "-w", &hosts]] {
+        let step =
+            [&["-N2", "-n2", "-O", "--gpus-per-node=1", "--gpu-bind=spank"], options].concat();
+        let (tasks, stderr) = cluster.tasks(&step);
+        let host = tasks[&0]["SLURMD_NODENAME"].clone();
+        for master in each(&tasks, "MASTER_ADDR") {
+            assert!(master == host || master == "-", "{options:?}: {master}, not {host}: {stderr}");
+        }
+    }
 }
 
 fn verbose_tells_each_rank(cluster: &Cluster) {
