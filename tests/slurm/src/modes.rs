@@ -281,9 +281,9 @@ fn auto_is_decided_once_for_the_step(cluster: &Cluster) {
 fn rank_0s_host_is_the_master_or_nobody_is(cluster: &Cluster) {
     let (first, second) = (cluster.node(0), cluster.node(1));
     let hosts = format!("{second},{first}");
-    for options in [&["-m", "cyclic"][..], &["-m", "arbitrary", "-w", &hosts]] {
-        let step =
-            [&["-N2", "-n2", "-O", "--gpus-per-node=1", "--gpu-bind=spank"], options].concat();
+    // With arbitrary, the list of hosts says how many nodes.
+    for options in [&["-N2", "-m", "cyclic"][..], &["-m", "arbitrary", "-w", &hosts]] {
+        let step = [&["-n2", "-O", "--gpus-per-node=1", "--gpu-bind=spank"], options].concat();
         let (tasks, stderr) = cluster.tasks(&step);
         let host = tasks[&0]["SLURMD_NODENAME"].clone();
         for master in each(&tasks, "MASTER_ADDR") {
