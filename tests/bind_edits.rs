@@ -16,6 +16,7 @@ struct Step {
     visible: String,
     tasks: Vec<IdSet>,
     env: BTreeMap<String, String>,
+    users_local_rank: Option<&'static str>,
 }
 
 impl Step {
@@ -27,6 +28,7 @@ impl Step {
             visible: visible.to_owned(),
             tasks: tasks.iter().map(|cpus| cpus.parse().unwrap()).collect(),
             env: BTreeMap::new(),
+            users_local_rank: None,
         }
     }
 
@@ -65,6 +67,7 @@ impl Step {
             local_rank,
             ranks: Some(&ranks),
             worker: None,
+            users_local_rank: self.users_local_rank,
             preload: None,
             env: &|name| self.env.get(name).cloned(),
         })
@@ -189,6 +192,28 @@ fn rank_variables_leave_the_users_own_alone() {
     assert_eq!(off.edits, Err(SkipReason::Off));
     let undo = ["RANK", "GPUBIND_RANK_ENV"].map(|name| (name.to_owned(), None));
     assert_eq!(off.undo, undo, "and nothing that is not ours");
+}
+
+#[test]
+fn a_local_rank_of_another_plugin_names_a_visible_device() {
+    let pyxis = || {
+        let step = Step::on("dgx-a100", "0,1,2,3,4,5,6,7", &BLOCKS);
+        step.with("LOCAL_RANK", "3").with("RANK", "13")
+    };
+    for request in ["auto", "single", "rank-env=off"] {
+        assert_eq!(pyxis().each(request, "LOCAL_RANK"), ["0"; 8], "{request}");
+        let note = &pyxis().each(request, "GPUBIND_RANK_ENV")[3];
+        assert!(note.split(',').any(|entry| entry == "LOCAL_RANK=0"), "{note}");
+        assert_eq!(pyxis().each(request, "RANK"), ["-"; 8], "its number in the step stays");
+    }
+    for request in ["ordered", "first", "local-rank=keep"] {
+        assert_eq!(pyxis().each(request, "LOCAL_RANK"), ["-"; 8], "{request}");
+    }
+    let users = Step { users_local_rank: Some("3"), ..pyxis() };
+    assert_eq!(users.each("auto", "LOCAL_RANK"), ["-"; 8], "the user's stays");
+    // pyxis writes over the user's as well.
+    let both = Step { users_local_rank: Some("0"), ..pyxis() };
+    assert_eq!(both.each("auto", "LOCAL_RANK"), ["0"; 8]);
 }
 
 #[test]

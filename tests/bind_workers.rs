@@ -247,6 +247,7 @@ fn armed(request: &str, tasks: usize, variables: &[(&'static str, &'static str)]
         local_rank: 0,
         ranks: None,
         worker: Some(Shim { file: "/lib/libgpubind_worker.so", process: TASK }),
+        users_local_rank: None,
         preload: env.get("LD_PRELOAD").map(|value| OsStr::new(*value)),
         env: &|name| env.get(name).map(|value| (*value).to_owned()),
     };

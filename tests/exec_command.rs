@@ -79,6 +79,7 @@ fn planned(fake: &Fake, request: &str, gpus: &[usize], tasks: &[IdSet]) -> Vec<S
             local_rank,
             ranks: None,
             worker: None,
+            users_local_rank: None,
             preload: None,
             env: &|_| None,
         };
@@ -442,6 +443,35 @@ fn wrong_items_are_named_with_the_valid_ones() {
     assert_eq!(output.status.code(), Some(2), "no command");
     let (_, said) = ran(&fake, &[("SLURM_GPUBIND", "nonsense")], &[]);
     assert!(said.starts_with("gpubind: ignoring SLURM_GPUBIND: unknown item `nonsense`"), "{said}");
+}
+
+#[test]
+fn a_task_in_an_image_of_pytorch_finds_its_one_gpu_as_local_rank_0() {
+    let fake = machine("two-cpu");
+    // What pyxis and enroot's hook set beside Slurm's own (pyxis_slurmstepd.c,
+    // pytorch_setup; 50-slurm-pytorch.sh).
+    let env = [
+        ("SLURM_LOCALID", "3"),
+        ("SLURM_PROCID", "3"),
+        ("SLURM_NODEID", "0"),
+        ("SLURM_STEP_TASKS_PER_NODE", "8"),
+        ("SLURM_STEP_NUM_TASKS", "8"),
+        ("SLURM_STEP_GPUS", "0,1,2,3,4,5,6,7"),
+        ("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7"),
+        ("PYTORCH_VERSION", "2.6"),
+        ("LOCAL_RANK", "3"),
+        ("RANK", "3"),
+        ("WORLD_SIZE", "8"),
+    ];
+    let after = quiet(&fake, &env, &[]);
+    assert_eq!(after["CUDA_VISIBLE_DEVICES"].split(',').count(), 1);
+    assert_eq!((&*after["LOCAL_RANK"], &*after["RANK"]), ("0", "3"));
+    assert_eq!(after["GPUBIND_LOCAL_RANK"], "3");
+    assert_eq!(quiet(&fake, &env, &["--local-rank=keep"])["LOCAL_RANK"], "3");
+    assert_eq!(quiet(&fake, &env, &["--mode=ordered"])["LOCAL_RANK"], "3", "it indexes the list");
+    // A second one finds nothing to do.
+    let bound: Vec<(&str, &str)> = after.iter().map(|(name, value)| (&**name, &**value)).collect();
+    assert_eq!(quiet(&fake, &bound, &[]), after);
 }
 
 #[test]

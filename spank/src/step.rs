@@ -32,6 +32,8 @@ pub struct Step {
     pub lists: Option<GpuLists>,
     /// The machine, or why it is not known. Not asked where the step has no GPU.
     pub node: Option<Result<Node, String>>,
+    /// LOCAL_RANK, which no plugin has set yet.
+    pub local_rank: Option<String>,
     /// The tasks' CPUs, once they are forked.
     pub affinity: Option<Affinity>,
 }
@@ -87,6 +89,7 @@ fn read_of(
             plain,
             lists: None,
             node: None,
+            local_rank: None,
             affinity: None,
         });
     }
@@ -100,7 +103,8 @@ fn read_of(
     let affinity = node.as_ref().and_then(|_| Affinity::new(tasks));
     let lists = GpuLists { visible: variable(variables::CUDA_VISIBLE_DEVICES), step_gpus };
     let lists = Some(lists);
-    Some(Step { option, is_script, site, site_error, plain, lists, node, affinity })
+    let local_rank = variable(variables::LOCAL_RANK);
+    Some(Step { option, is_script, site, site_error, plain, lists, node, local_rank, affinity })
 }
 
 /// The site's settings; a file that is ignored is reported in slurmd's log.

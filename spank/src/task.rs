@@ -61,6 +61,7 @@ pub fn bind(spank: &Spank, step: &Step) -> Option<End> {
         own_cpus: &own_cpus,
         ranks: task_ranks(env, spank.local_task_count()),
         worker: &|| shim(&step.site.worker),
+        users_local_rank: step.local_rank.as_deref(),
         preload: spank.variable(variables::LD_PRELOAD).as_deref(),
         env,
     });

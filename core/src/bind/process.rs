@@ -103,6 +103,7 @@ pub fn edits_for_process(process: &Process) -> Outcome {
     let count = process.rank_info.local_size.unwrap_or(devices);
     let ranks =
         task_ranks(process.env, None).filter(|_| process.rank_info.source == RankSource::Slurm);
+    let users_local_rank = users_local_rank(process);
     let rank = Rank {
         node: process.node,
         allocation: &allocation,
@@ -117,6 +118,7 @@ pub fn edits_for_process(process: &Process) -> Outcome {
         },
         ranks: ranks.as_ref(),
         worker: process.worker.filter(|_| !launched),
+        users_local_rank: users_local_rank.as_deref(),
         preload: process.preload,
         env: process.env,
     };
@@ -143,6 +145,14 @@ pub fn edits_for_process(process: &Process) -> Outcome {
     }
     renumber(&mut outcome, process.rank_info.local_rank);
     outcome
+}
+
+/// LOCAL_RANK, unless it is the number of Slurm's task under another name.
+fn users_local_rank(process: &Process) -> Option<String> {
+    let number = (process.env)(variables::LOCAL_RANK)?;
+    let is_slurms = process.rank_info.source == RankSource::Slurm
+        && (process.env)(variables::LOCAL_ID).as_deref() == Some(number.as_str());
+    (!is_slurms).then_some(number)
 }
 
 /// Whether gpubind has made this list, and nobody has changed it since.

@@ -27,6 +27,8 @@ pub struct Rank<'a> {
     /// What a task that keeps several devices may load; `None` where the task cannot
     /// read that file.
     pub worker: Option<Shim<'a>>,
+    /// LOCAL_RANK as the user has set it. One that has come since is another plugin's.
+    pub users_local_rank: Option<&'a str>,
     /// LD_PRELOAD so far.
     pub preload: Option<&'a OsStr>,
     /// The environment so far.

@@ -33,9 +33,9 @@ pub(super) fn rank_variables(
         // A task that keeps a share is no rank; its children may be.
         None => rank.settings.asked && share == 1 && (rank.env)(SUBMITIT).is_none(),
     };
-    let Some(ranks) = rank.ranks.filter(|_| wanted) else { return Vec::new() };
-    let virtual_rank = seen == 1 && rank.settings.local_rank == LocalRank::Virtual;
-    let local_rank = if virtual_rank { 0 } else { rank.local_rank };
+    let others = of_another_plugin(rank, seen);
+    let Some(ranks) = rank.ranks.filter(|_| wanted) else { return Vec::from_iter(others) };
+    let local_rank = if is_virtual(rank, seen) { 0 } else { rank.local_rank };
     let values = [
         Some(ranks.rank.to_string()),
         Some(ranks.world_size.to_string()),
@@ -49,7 +49,22 @@ pub(super) fn rank_variables(
     values
         .filter_map(|(name, value)| Some((name, value?)))
         .filter(|(name, _)| is_free(name, rank.env))
+        .chain(others)
         .collect()
+}
+
+fn is_virtual(rank: &Rank, seen: usize) -> bool {
+    seen == 1 && rank.settings.local_rank == LocalRank::Virtual
+}
+
+/// LOCAL_RANK where another plugin has set it since the step began, to a number that
+/// names no visible device: pyxis writes SLURM_LOCALID there in images with
+/// PYTORCH_VERSION (pyxis_slurmstepd.c, pytorch_setup).
+fn of_another_plugin(rank: &Rank, seen: usize) -> Option<(&'static str, String)> {
+    let now = (rank.env)(variables::LOCAL_RANK)?;
+    let is_users = rank.users_local_rank == Some(now.as_str());
+    let is_others = !is_users && !is_free(variables::LOCAL_RANK, rank.env);
+    (is_others && is_virtual(rank, seen)).then(|| (variables::LOCAL_RANK, "0".to_owned()))
 }
 
 /// The note of the variables that gpubind sets here and that a step inside must not take

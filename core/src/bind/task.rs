@@ -46,6 +46,8 @@ pub struct Task<'a> {
     pub ranks: Option<Ranks>,
     /// What it may load, where it can read that file.
     pub worker: &'a dyn Fn() -> Option<Shim<'a>>,
+    /// LOCAL_RANK as it was before the step's tasks were forked: the user's.
+    pub users_local_rank: Option<&'a str>,
     /// LD_PRELOAD so far.
     pub preload: Option<&'a OsStr>,
     /// Its environment so far.
@@ -176,6 +178,7 @@ fn of_devices(task: &Task, settings: &Settings, lists: &GpuLists, local_rank: us
         local_rank,
         ranks: task.ranks.as_ref(),
         worker: (task.worker)(),
+        users_local_rank: task.users_local_rank,
         preload: task.preload,
         env: task.env,
     });
