@@ -70,14 +70,14 @@ fn the_site_file_names_every_key_with_its_built_in_value() {
 
 #[test]
 fn the_plugstack_file_names_every_argument_with_its_built_in_value() {
-    let text = read("etc/plugstack.conf.d/gpubind.conf");
+    let text = read("etc/plugstack.conf.d/zz-gpubind.conf");
     let words: Vec<&str> = text.split_whitespace().collect();
     for key in &KEYS {
         let word = format!("{}={}", key.name, key.default);
         assert!(words.contains(&word.as_str()), "no {word}");
     }
     let found = gpubind::slurm::PlugstackFile::read(
-        &PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("etc/plugstack.conf.d/gpubind.conf"),
+        &PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("etc/plugstack.conf.d/zz-gpubind.conf"),
     );
     let [line] = &found.plugins[..] else { panic!("one line that loads a plugin: {found:?}") };
     assert!(line.is_gpubind() && !line.required);

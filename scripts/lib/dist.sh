@@ -17,7 +17,9 @@ build_dist() {
     install -m 644 "$built/libspank_gpubind.so" "$dist/lib/spank_gpubind.so"
     install -m 644 "$built_worker/libgpubind_worker.so" "$dist/lib/libgpubind_worker.so"
     install -m 644 "$root/etc/gpubind.toml" "$dist/etc/gpubind.toml"
-    install -m 644 "$root/etc/plugstack.conf.d/gpubind.conf" "$dist/etc/gpubind.conf"
+    # The name comes after pyxis.conf where a pattern includes both, and so should the line.
+    install -m 644 "$root/etc/plugstack.conf.d/zz-gpubind.conf" "$dist/etc/zz-gpubind.conf"
+    install -m 644 "$root/etc/enroot/mounts.d/50-gpubind.fstab" "$dist/etc/50-gpubind.fstab"
 }
 
 # dist_files PREFIX prints a line for each file that is installed:
@@ -38,7 +40,8 @@ dist_files() {
     echo "file 644 $dist/completions/gpubind.fish $prefix/share/fish/vendor_completions.d/gpubind.fish"
     # Where these are looked for does not depend on the prefix.
     echo "config 644 $dist/etc/gpubind.toml /etc/gpubind.toml"
-    echo "config 644 $dist/etc/gpubind.conf /etc/slurm/plugstack.conf.d/gpubind.conf"
+    echo "config 644 $dist/etc/zz-gpubind.conf /etc/slurm/plugstack.conf.d/zz-gpubind.conf"
+    echo "config 644 $dist/etc/50-gpubind.fstab /etc/enroot/mounts.d/50-gpubind.fstab"
 }
 
 # Debian's zsh looks in a folder of its own for what packages bring.

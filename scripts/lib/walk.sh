@@ -14,6 +14,7 @@ walk() {
     furnish_node
     start_slurm
     say_release
+    renames_the_line
     installs
     checks_the_node
     binds_a_job
@@ -37,6 +38,44 @@ installs() {
     root_types "dpkg -i /root/gpubind_*.deb"
     root_types "echo 'include /etc/slurm/plugstack.conf.d/*.conf' >>/etc/slurm/plugstack.conf"
     restarts_slurmd
+}
+
+# An earlier version had the plugin's line in a file that sorts before pyxis.conf.
+renames_the_line() {
+    local old=/etc/slurm/plugstack.conf.d/gpubind.conf new=/etc/slurm/plugstack.conf.d/zz-gpubind.conf
+    headline "Upgrade from a version that had its line in gpubind.conf"
+    is_clean
+    files_of_node >"$work/before"
+    earlier_package >"$work/earlier.log" || { cat "$work/earlier.log" && wrong "no earlier package"; }
+    cp "$root"/target/packages/gpubind_*.deb "$node/root/"
+    root_types "dpkg -i /root/earlier.deb && dpkg -i /root/gpubind_*.deb"
+    root_types "ls /etc/slurm/plugstack.conf.d"
+    [ "$answer" = zz-gpubind.conf ] || wrong "only the new file should be there"
+    root_types "dpkg --purge gpubind && dpkg -i /root/earlier.deb"
+    root_types "sed -i 's/^optional .*/& ids=uuid/' $old"
+    root_types "dpkg -i /root/gpubind_*.deb"
+    root_types "ls /etc/slurm/plugstack.conf.d; grep ^optional $new"
+    grep -qx "optional $plugin ids=uuid" <<<"$answer" || wrong "the admin's change is lost"
+    [ ! -e "$node$old" ] || wrong "the old file is still there"
+    root_types "dpkg --purge gpubind"
+    rm "$node"/root/*.deb
+    find "$node"/etc/slurm/plugstack.conf.d -name 'zz-gpubind.conf.dpkg-*' -delete
+    is_clean
+}
+
+# This version under another number, with that name.
+earlier_package() {
+    local folder=$work/earlier
+    rm -rf "$folder"
+    dpkg-deb -R "$root"/target/packages/gpubind_*.deb "$folder"
+    sed -i 's/^Version: .*/Version: 0.0.1/' "$folder/DEBIAN/control"
+    sed -i 's/zz-gpubind/gpubind/' "$folder/DEBIAN/conffiles"
+    sed -i '/dpkg-maintscript-helper/d' "$folder"/DEBIAN/{preinst,postrm}
+    sed -i '/^old=/d; /old/,/^fi/d' "$folder/DEBIAN/preinst"
+    sed -i 's/zz-gpubind/gpubind/' "$folder"/DEBIAN/{preinst,postrm}
+    rm -f "$folder/DEBIAN/postinst" "$folder/DEBIAN/md5sums"
+    mv "$folder"/etc/slurm/plugstack.conf.d/{zz-,}gpubind.conf
+    dpkg-deb --root-owner-group -b "$folder" "$node/root/earlier.deb"
 }
 
 checks_the_node() {

@@ -11,7 +11,11 @@ pub const TESTS: &[Test] = &[
     ("configuration_is_the_admins_in_both_packages", configuration_is_the_admins),
 ];
 
-const CONFIGURATION: [&str; 2] = ["/etc/gpubind.toml", "/etc/slurm/plugstack.conf.d/gpubind.conf"];
+const CONFIGURATION: [&str; 3] = [
+    "/etc/enroot/mounts.d/50-gpubind.fstab",
+    "/etc/gpubind.toml",
+    "/etc/slurm/plugstack.conf.d/zz-gpubind.conf",
+];
 
 /// Path and mode of each file; not of folders.
 type Files = BTreeMap<String, String>;
@@ -23,7 +27,7 @@ fn both_packages_bring_the_same_files() {
     walk(there.path(), there.path(), &mut script);
     // What it knows of itself.
     assert!(script.remove("/usr/lib/gpubind/installed").is_some(), "{script:?}");
-    for path in ["/usr/bin/gpubind", "/usr/share/man/man1/gpubind-plan.1.gz", CONFIGURATION[0]] {
+    for path in ["/usr/bin/gpubind", "/usr/share/man/man1/gpubind-plan.1.gz", CONFIGURATION[1]] {
         assert!(script.contains_key(path), "{script:?}");
     }
     assert_eq!(script["/usr/bin/gpubind"], "-rwxr-xr-x");

@@ -13,13 +13,17 @@ use crate::{Test, dist, root, run};
 pub const TESTS: &[Test] = &[
     ("an_installed_file_is_replaced_by_renaming", an_installed_file_is_replaced_by_renaming),
     ("an_admins_changes_survive_and_all_else_goes", an_admins_changes_survive),
+    ("the_line_s_file_of_an_earlier_version_is_renamed", an_earlier_file_is_renamed),
     ("a_dry_run_changes_nothing", a_dry_run_changes_nothing),
     ("another_prefix_is_told_to_the_plugin", another_prefix_is_told_to_the_plugin),
 ];
 
 const PLUGIN: &str = "usr/lib/gpubind/spank_gpubind.so";
 const SITE: &str = "etc/gpubind.toml";
-const LINE: &str = "etc/slurm/plugstack.conf.d/gpubind.conf";
+const LINE: &str = "etc/slurm/plugstack.conf.d/zz-gpubind.conf";
+/// Its name before, which came before pyxis.conf.
+const OLD_LINE: &str = "etc/slurm/plugstack.conf.d/gpubind.conf";
+const MOUNT: &str = "etc/enroot/mounts.d/50-gpubind.fstab";
 
 /// Runs scripts/install into a folder, and gives back what it says.
 pub fn install(folder: &Path, options: &[&str]) -> String {
@@ -96,6 +100,48 @@ fn an_admins_changes_survive() {
     assert!(!at(LINE).exists());
 }
 
+/// As an earlier version has left it: the same line in a file of another name.
+fn earlier(folder: &Path) -> PathBuf {
+    install(folder, &[]);
+    let record = folder.join("usr/lib/gpubind/installed");
+    let lines = fs::read_to_string(&record).unwrap();
+    fs::write(&record, lines.replace(LINE, OLD_LINE)).unwrap();
+    fs::rename(folder.join(LINE), folder.join(OLD_LINE)).unwrap();
+    record
+}
+
+fn an_earlier_file_is_renamed() {
+    let there = tempfile::tempdir().unwrap();
+    let at = |path: &str| there.path().join(path);
+    let shipped = fs::read(dist().join("etc/zz-gpubind.conf")).unwrap();
+    let record = earlier(there.path());
+    let said = install(there.path(), &["--dry-run"]);
+    assert!(said.contains(&format!("would rename to zz-gpubind.conf: /{OLD_LINE}")), "{said}");
+    assert!(at(OLD_LINE).exists() && !at(LINE).exists());
+    install(there.path(), &[]);
+    assert!(!at(OLD_LINE).exists());
+    assert_eq!(fs::read(at(LINE)).unwrap(), shipped);
+    assert!(!fs::read_to_string(&record).unwrap().contains(OLD_LINE));
+    // With an admin's changes.
+    earlier(there.path());
+    fs::write(at(OLD_LINE), "optional mine.so\n").unwrap();
+    install(there.path(), &[]);
+    assert!(!at(OLD_LINE).exists());
+    assert_eq!(fs::read_to_string(at(LINE)).unwrap(), "optional mine.so\n");
+    // Removed by the admin, or put aside when gpubind was removed.
+    fs::remove_file(at(LINE)).unwrap();
+    fs::write(&record, fs::read_to_string(&record).unwrap().replace(LINE, OLD_LINE)).unwrap();
+    install(there.path(), &[]);
+    assert!(!at(LINE).exists() && !at(OLD_LINE).exists(), "it stays away");
+    install(there.path(), &["--uninstall"]);
+    fs::create_dir_all(at(OLD_LINE).parent().unwrap()).unwrap();
+    fs::write(at(&format!("{OLD_LINE}.saved")), "optional mine.so\n").unwrap();
+    install(there.path(), &[]);
+    assert_eq!(fs::read_to_string(at(LINE)).unwrap(), "optional mine.so\n");
+    assert!(!at(&format!("{OLD_LINE}.saved")).exists());
+    install(there.path(), &["--uninstall"]);
+}
+
 fn a_dry_run_changes_nothing() {
     let there = tempfile::tempdir().unwrap();
     let said = install(there.path(), &["--dry-run"]);
@@ -117,6 +163,9 @@ fn another_prefix_is_told_to_the_plugin() {
     for path in words[1..].iter().map(|word| word.rsplit('=').next().unwrap()) {
         assert!(there.path().join(path.trim_start_matches('/')).is_file(), "{line}");
     }
+    let mount = fs::read_to_string(there.path().join(MOUNT)).unwrap();
+    let mount: Vec<&str> = mount.lines().last().unwrap().split(' ').take(2).collect();
+    assert_eq!(mount, ["/opt/gpubind/lib/gpubind"; 2]);
     // As the plugin reads them.
     let (_, errors) = PlugstackArgs::read(words[2..].iter().copied(), &Origin::BuiltIn);
     assert!(errors.is_empty(), "{errors:?}");
