@@ -79,6 +79,7 @@ fn planned(fake: &Fake, request: &str, gpus: &[usize], tasks: &[IdSet]) -> Vec<S
             local_rank,
             ranks: None,
             worker: None,
+            is_before_container: false,
             users_local_rank: None,
             preload: None,
             env: &|_| None,
@@ -472,6 +473,20 @@ fn a_task_in_an_image_of_pytorch_finds_its_one_gpu_as_local_rank_0() {
     // A second one finds nothing to do.
     let bound: Vec<(&str, &str)> = after.iter().map(|(name, value)| (&**name, &**value)).collect();
     assert_eq!(quiet(&fake, &bound, &[]), after);
+}
+
+#[test]
+fn in_a_container_without_slurm_s_variables_it_says_that_it_cannot_tell() {
+    let fake = machine("two-cpu");
+    assert_eq!(quiet(&fake, &[], &[])["CUDA_VISIBLE_DEVICES"].split(',').count(), 8);
+    fs::write(fake.path().join("run/.containerenv"), "").unwrap();
+    let (after, said) = ran(&fake, &[], &[]);
+    assert!(said.contains("takes all of the 8 GPUs that it can reach"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert_eq!(after["CUDA_VISIBLE_DEVICES"].split(',').count(), 8);
+    // What it needs to know is told: by a list, by a launcher.
+    quiet(&fake, &[("CUDA_VISIBLE_DEVICES", "0,1,2")], &[]);
+    quiet(&fake, &[("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "2")], &[]);
 }
 
 #[test]

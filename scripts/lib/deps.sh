@@ -36,6 +36,19 @@ install_valgrind() {
     apt_install_idle "${missing[@]}"
 }
 
+# Programs of containers, which the end-to-end tests start on this machine.
+install_containers() {
+    local missing=() pair
+    for pair in bwrap:bubblewrap ch-run:charliecloud podman:podman runc:runc proot:proot; do
+        command -v "${pair%:*}" >/dev/null || missing+=("${pair#*:}")
+    done
+    [ ${#missing[@]} -eq 0 ] && return
+    command -v apt-get >/dev/null ||
+        die "not found: ${missing[*]}. Install them with this system's package manager, then try again"
+    say "installing ${missing[*]}"
+    apt_install_idle "${missing[@]}"
+}
+
 # The oldest Rust that builds this; Cargo.toml says the same to cargo.
 oldest_rust=1.85
 

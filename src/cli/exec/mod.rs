@@ -21,6 +21,7 @@ use super::output;
 use gpubind_core::bind::{
     Outcome, Process, Shim, SkipReason, Warning, edits_for_process, skip_reason,
 };
+use gpubind_core::node::Roots;
 use gpubind_core::request::{Request, RequestError, request_of_process};
 use gpubind_core::site::{EffectiveSettings, Settings, Site};
 use gpubind_core::step::{RankInfo, RankSource, Reach, own_cpus, rank_info, reach};
@@ -207,6 +208,7 @@ fn bind(args: &ExecArgs, rank_info: &RankInfo, settings: &Settings, site: &Site)
         // The command has this process's number.
         worker: shim.as_deref().map(|file| Shim { file, process: process::id() }),
         is_in_step: is_in_step(),
+        is_in_container: is_in_container(&args.machine.roots()),
         preload: env::var_os(variables::LD_PRELOAD).as_deref(),
         env: &|name| env::var(name).ok(),
     })
@@ -220,6 +222,11 @@ fn is_in_step() -> bool {
         cgroups.lines().any(|line| line.contains("/job_") && line.contains("/step_"))
     };
     env::var_os(variables::JOB_ID).is_some() || in_cgroup()
+}
+
+/// Whether podman or docker says so, each by a file of its own.
+fn is_in_container(roots: &Roots) -> bool {
+    ["run/.containerenv", ".dockerenv"].iter().any(|file| roots.fsroot().join(file).exists())
 }
 
 /// Says what the user should know: once for all processes of the node, and for each
