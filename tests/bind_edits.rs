@@ -67,6 +67,7 @@ impl Step {
             local_rank,
             ranks: Some(&ranks),
             worker: None,
+            is_before_container: false,
             users_local_rank: self.users_local_rank,
             preload: None,
             env: &|name| self.env.get(name).cloned(),

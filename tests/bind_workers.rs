@@ -11,8 +11,8 @@ use gpubind_core::request::Request;
 use gpubind_core::site::Settings;
 use gpubind_core::step::{Allocation, GpuLists, LAUNCHERS};
 use gpubind_shim_core::record::{
-    Fingerprints, ProcessKind, Record, Worker, changes, classify, fingerprints, inherited_ranks,
-    without_shim,
+    Fingerprints, Later, ProcessKind, Record, Worker, changes, classify, fingerprints,
+    inherited_ranks, overwritten, without_shim,
 };
 use proptest::prelude::*;
 
@@ -34,7 +34,13 @@ fn value<'e>(env: &'e Env, name: &str) -> Option<&'e [u8]> {
 /// The record of a task with this environment.
 fn record(task: &Env) -> Record<'static> {
     let fingerprints = fingerprints(|name| task.get(name).copied());
-    Record { process: TASK, virtual_rank: true, visible: LIST.as_bytes(), fingerprints }
+    Record {
+        process: TASK,
+        virtual_rank: true,
+        later: Later::Kept,
+        visible: LIST.as_bytes(),
+        fingerprints,
+    }
 }
 
 fn part_of<'e>(record: &Record, process: u32, program: &str, env: &'e Env) -> ProcessKind<'e> {
@@ -171,12 +177,19 @@ fn written(record: &Record) -> Vec<u8> {
 
 #[test]
 fn what_is_no_record_of_this_version_says_nothing() {
-    for text in
-        ["", "done", "2;1;keep;0,1;0", "1", "1;x;keep;0,1;0", "1;1;keep;0,1", "1;1;keep;0,1;-"]
-    {
+    for text in [
+        "",
+        "done",
+        "1;1;keep;0,1;0",
+        "2",
+        "2;x;keep;kept;0,1;0",
+        "2;1;keep;0,1;0",
+        "2;1;keep;kept;0,1",
+        "2;1;keep;kept;0,1;-",
+    ] {
         assert_eq!(Record::read(text.as_bytes()), None, "{text}");
     }
-    let text = "1;4294967295;keep;GPU-a,GPU-b;0,18446744073709551615,0,0,0,0,0,0";
+    let text = "2;4294967295;keep;kept;GPU-a,GPU-b;0,18446744073709551615,0,0,0,0,0,0";
     let record = Record::read(text.as_bytes()).unwrap();
     assert_eq!(written(&record), text.as_bytes());
 }
@@ -203,11 +216,17 @@ proptest! {
     fn a_record_is_read_as_it_was_written(
         process: u32,
         virtual_rank: bool,
+        later in proptest::sample::select(vec![
+            Later::Kept,
+            Later::Overwritten { serves: true },
+            Later::Overwritten { serves: false },
+        ]),
         visible in "[0-9A-Za-z,/-]{0,200}",
         fingerprints: [u64; LAUNCHERS.len()],
     ) {
         let fingerprints: Fingerprints = fingerprints;
-        let record = Record { process, virtual_rank, visible: visible.as_bytes(), fingerprints };
+        let visible = visible.as_bytes();
+        let record = Record { process, virtual_rank, later, visible, fingerprints };
         let text = written(&record);
         prop_assert_eq!(Record::read(&text), Some(record));
     }
@@ -229,12 +248,22 @@ proptest! {
     #[test]
     fn no_text_breaks_the_reader(text in "[0-9;,a-z]{0,80}") {
         Record::read(text.as_bytes());
-        Record::read(format!("1;{text}").as_bytes());
+        Record::read(format!("2;{text}").as_bytes());
     }
 }
 
 /// What a task with some of eight devices gets, beside its devices.
 fn armed(request: &str, tasks: usize, variables: &[(&'static str, &'static str)]) -> Env {
+    armed_in(false, request, tasks, variables)
+}
+
+/// The same, where the task may be about to enter a container.
+fn armed_in(
+    is_before_container: bool,
+    request: &str,
+    tasks: usize,
+    variables: &[(&'static str, &'static str)],
+) -> Env {
     let lists = GpuLists { visible: Some("0,1,2,3".to_owned()), step_gpus: None };
     let env: Env = variables.iter().copied().collect();
     let rank = Rank {
@@ -247,6 +276,7 @@ fn armed(request: &str, tasks: usize, variables: &[(&'static str, &'static str)]
         local_rank: 0,
         ranks: None,
         worker: Some(Shim { file: "/lib/libgpubind_worker.so", process: TASK }),
+        is_before_container,
         users_local_rank: None,
         preload: env.get("LD_PRELOAD").map(|value| OsStr::new(*value)),
         env: &|name| env.get(name).map(|value| (*value).to_owned()),
@@ -273,6 +303,66 @@ fn only_auto_tasks_with_several_devices_are_armed() {
     }
     assert_eq!(armed("auto", 1, &[("SLURM_CONTAINER", "/bundle")]), Env::new());
     assert_eq!(armed("auto", 1, &[("SLURM_CONTAINER", "")]).len(), 2);
+}
+
+#[test]
+fn every_task_that_is_to_enter_a_container_is_armed() {
+    for (request, tasks, serves) in [
+        ("auto", 1, true),
+        ("auto", 2, true),
+        ("auto", 4, false),
+        ("single", 2, false),
+        ("ordered", 4, false),
+        ("first", 1, false),
+    ] {
+        let task = armed_in(true, request, tasks, &[]);
+        let record = Record::read(task["GPUBIND_WORKERS"].as_bytes()).unwrap();
+        assert_eq!(record.later, Later::Overwritten { serves }, "{request} with {tasks} tasks");
+    }
+    assert_eq!(armed_in(true, "workers=off", 4, &[]), Env::new());
+}
+
+#[test]
+fn a_task_in_a_container_gets_back_what_its_image_has_overwritten() {
+    let overwrite = |visible: &'static str, own: &[(&'static str, &'static str)]| {
+        let mut task = env(own);
+        task.entry("CUDA_DEVICE_ORDER").or_insert("FASTEST_FIRST");
+        let record = Record {
+            later: Later::Overwritten { serves: false },
+            visible: visible.as_bytes(),
+            ..record(&task)
+        };
+        let kind = part_of(&record, TASK, "python", &task);
+        assert_eq!(kind, ProcessKind::Overwritten { serves: false });
+        let below = part_of(&record, TASK + 1, "python", &task);
+        assert!(!matches!(below, ProcessKind::Overwritten { .. }));
+        let changes = overwritten(&record, |name| value(&task, name));
+        let changed = changes.into_iter().filter_map(|(name, value)| Some((name, value?.to_vec())));
+        changed
+            .map(|(name, value)| (name, String::from_utf8(value).unwrap()))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let set = |visible: &str, more: &[&'static str]| -> BTreeMap<&'static str, String> {
+        let lists = [
+            ("CUDA_VISIBLE_DEVICES", visible.to_owned()),
+            ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".to_owned()),
+        ];
+        lists.into_iter().chain(more.iter().map(|name| (*name, "0".to_owned()))).collect()
+    };
+    let image = [("CUDA_VISIBLE_DEVICES", "0")];
+    let pytorch = [
+        ("PYTORCH_VERSION", "2.6"),
+        ("SLURM_LOCALID", "3"),
+        ("LOCAL_RANK", "3"),
+        ("CUDA_VISIBLE_DEVICES", "0"),
+    ];
+    assert_eq!(overwrite("6", &image), set("6", &[]));
+    assert_eq!(overwrite("6", &pytorch), set("6", &["LOCAL_RANK"]));
+    assert_eq!(overwrite("4,6", &pytorch), set("4,6", &[]), "it indexes the list");
+    // The user's own, in an image of something else; or not pyxis's number.
+    assert_eq!(overwrite("6", &pytorch[1..]), set("6", &[]));
+    let other = [&pytorch[..2], &[("LOCAL_RANK", "1")]].concat();
+    assert_eq!(overwrite("6", &other), set("6", &[]));
 }
 
 #[test]

@@ -452,6 +452,7 @@ fn each_rank_gets_what_the_plugin_would_compute_in_it() {
                         local_rank,
                         ranks: None,
                         worker: None,
+                        is_before_container: false,
                         users_local_rank: None,
                         preload: None,
                         env: &|_| None,

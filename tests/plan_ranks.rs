@@ -39,6 +39,7 @@ fn of_rank(
         local_rank: rank,
         ranks: None,
         worker: None,
+        is_before_container: false,
         users_local_rank: None,
         preload: None,
         env: &env,

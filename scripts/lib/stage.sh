@@ -13,6 +13,11 @@ build_stage() {
     stage_file "$built/libnvidia_ml.so" libnvidia-ml.so.1
     stage_file "$built/fake-machine" fake-machine
     stage_file "$built/spank-host" spank-host
+    # What the tests have for pyxis.
+    mkdir -p "$built/plugins"
+    cc -Wall -Wextra -shared -fPIC -O1 -o "$built/plugins/spank_pyxis.so" "$root/tests/slurm/plugins/pyxis.c" ||
+        die "cannot compile tests/slurm/plugins/pyxis.c"
+    stage_file "$built/plugins/spank_pyxis.so" spank_pyxis.so
 }
 
 # build_release PACKAGE...: as they are shipped. Sets built and built_worker, the

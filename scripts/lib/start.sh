@@ -33,11 +33,11 @@ cluster_start() {
 }
 
 parse_start() {
-    name=gpubind nodes=2 machine=auto constrain=no plugin=yes plugin_file='' plugin_args='' site_config='' release=host build=yes
+    name=gpubind nodes=2 machine=auto constrain=no plugin=yes plugin_file='' plugin_args='' pyxis='' site_config='' release=host build=yes
     gres='' gres_lines='' fake_gpus='' packages=()
     while [ $# -gt 0 ]; do
         case $1 in
-        --name | --nodes | --machine | --plugin | --plugstack | --site-config | --slurm | --with | --gres | --gres-conf | --fake-gpus)
+        --name | --nodes | --machine | --plugin | --plugstack | --pyxis | --site-config | --slurm | --with | --gres | --gres-conf | --fake-gpus)
             [ $# -ge 2 ] || die "$1 needs a value"
             ;;
         esac
@@ -47,6 +47,7 @@ parse_start() {
         --machine) machine=$2 && shift ;;
         --plugin) plugin_file=$2 && shift ;;
         --plugstack) plugin_args=$2 && shift ;;
+        --pyxis) pyxis=$2 && shift ;;
         --site-config) site_config=$2 && shift ;;
         --slurm) release=$2 && shift ;;
         --with) IFS=, read -r -a packages <<<"$2" && shift ;;
@@ -62,6 +63,7 @@ parse_start() {
     done
     check_name "$name"
     check_release "$release"
+    [[ $pyxis =~ ^(|first|last)$ ]] || die "bad --pyxis '$pyxis': use first or last"
     [[ $nodes =~ ^[1-8]$ ]] || die "bad number of nodes '$nodes': use 1 to 8"
     if [ "$machine" = auto ]; then
         machine=$default_machine
@@ -180,6 +182,11 @@ describe_plugin() {
     *) plugstack+=" fsroot=$dir/root nvml=$dir/root/nvml/libnvidia-ml.so.1" ;;
     esac
     plugstack+="${plugin_args:+ $plugin_args}"
+    local other="required ${GPUBIND_TEST_BESIDE:-$stage/spank_pyxis.so}"
+    case $pyxis in
+    first) plugstack=$other$'\n'$plugstack ;;
+    last) plugstack+=$'\n'$other ;;
+    esac
 }
 
 # Sets ports: slurmctld's, then one per node, below the kernel's own range. The

@@ -52,10 +52,38 @@ const CONTAINER_LAUNCHERS: [&str; 11] = [
 
 /// First word of a record. A plugin and a shim of different versions may meet while
 /// gpubind is upgraded; another word means: do nothing.
-const FORMAT: &[u8] = b"1";
+const FORMAT: &[u8] = b"2";
 
 /// One number for each of [`LAUNCHERS`], 0 where its local rank is not set.
 pub type Fingerprints = [u64; LAUNCHERS.len()];
+
+/// What becomes of a task's variables after the plugin's turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Later {
+    /// They stay, but for TaskProlog.
+    Kept,
+    /// A container plugin writes the image's over them.
+    Overwritten {
+        /// Whether the shim has something to do below the task, too.
+        serves: bool,
+    },
+}
+
+impl Later {
+    const ALL: [(&'static [u8], Later); 3] = [
+        (b"kept", Later::Kept),
+        (b"overwritten", Later::Overwritten { serves: true }),
+        (b"overwritten-alone", Later::Overwritten { serves: false }),
+    ];
+
+    fn read(text: &[u8]) -> Option<Later> {
+        Later::ALL.iter().find(|(name, _)| *name == text).map(|(_, later)| *later)
+    }
+
+    fn name(self) -> &'static [u8] {
+        Later::ALL.iter().find(|(_, later)| *later == self).map_or(&[], |(name, _)| name)
+    }
+}
 
 /// What the plugin tells the shim of an armed task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +92,8 @@ pub struct Record<'a> {
     pub process: u32,
     /// Whether variables::LOCAL_RANK becomes 0 in a worker.
     pub virtual_rank: bool,
+    /// What becomes of the task's variables after the plugin's turn.
+    pub later: Later,
     /// CUDA_VISIBLE_DEVICES as the plugin set it.
     pub visible: &'a [u8],
     /// The launchers' variables that the task has itself: below it they say nothing.
@@ -79,12 +109,13 @@ impl<'a> Record<'a> {
         }
         let process = u32::try_from(number(fields.next()?)?).ok()?;
         let virtual_rank = fields.next()? == b"virtual";
+        let later = Later::read(fields.next()?)?;
         let visible = fields.next()?;
         let mut fingerprints = Fingerprints::default();
         for (print, text) in fingerprints.iter_mut().zip(entries(fields.next()?)) {
             *print = number(text)?;
         }
-        Some(Record { process, virtual_rank, visible, fingerprints })
+        Some(Record { process, virtual_rank, later, visible, fingerprints })
     }
 
     /// Writes the variable's value piece by piece.
@@ -93,6 +124,8 @@ impl<'a> Record<'a> {
         put(b";");
         decimal(self.process.into(), put);
         put(if self.virtual_rank { b";virtual;" } else { b";keep;" });
+        put(self.later.name());
+        put(b";");
         put(self.visible);
         let mut separator: &[u8] = b";";
         for print in self.fingerprints {
@@ -110,6 +143,12 @@ pub enum ProcessKind<'e> {
     Unaffected,
     /// It runs others in another root: the shim must not go with them.
     ContainerLauncher,
+    /// The task's own process, in a container that it has entered after the plugin's
+    /// turn: it gets back what the image has overwritten.
+    Overwritten {
+        /// Whether the shim has something to do below it, too.
+        serves: bool,
+    },
     /// The task's own process: only now is its environment final. The record is
     /// written with these instead.
     Task(Fingerprints),
@@ -166,6 +205,11 @@ fn by_numbers<'e>(
     process: u32,
     get: &impl Fn(&str) -> Option<&'e [u8]>,
 ) -> ProcessKind<'e> {
+    if let Later::Overwritten { serves } = record.later
+        && process == record.process
+    {
+        return ProcessKind::Overwritten { serves };
+    }
     // torchrun --virtual-local-rank, a script: whoever changed it knows better.
     if get(variables::CUDA_VISIBLE_DEVICES) != Some(record.visible) {
         return ProcessKind::Unaffected;
@@ -255,6 +299,26 @@ pub fn changes<'e>(
         *change = value;
     }
     changes
+}
+
+/// What a task gets back in a container, of what is there and what the image has
+/// overwritten. LOCAL_RANK only by the rule of pyxis itself, which writes SLURM_LOCALID
+/// there in images with PYTORCH_VERSION (pyxis_slurmstepd.c, pytorch_setup).
+pub fn overwritten<'e>(
+    record: &Record<'e>,
+    get: impl Fn(&str) -> Option<&'e [u8]>,
+) -> [(&'static str, Option<&'e [u8]>); 3] {
+    let is_pyxis = get(variables::PYTORCH_VERSION).is_some()
+        && get(variables::LOCAL_RANK) == get(variables::LOCAL_ID);
+    let is_virtual = record.virtual_rank && entries(record.visible).count() == 1;
+    let order: &[u8] = b"PCI_BUS_ID";
+    let zero: &[u8] = b"0";
+    let changes = [
+        (variables::CUDA_VISIBLE_DEVICES, Some(record.visible)),
+        (variables::CUDA_DEVICE_ORDER, Some(order)),
+        (variables::LOCAL_RANK, Some(zero).filter(|_| is_pyxis && is_virtual)),
+    ];
+    changes.map(|(name, value)| (name, get(name).and(value)))
 }
 
 /// The task's rank variables that a launcher's rank has inherited: those that still have

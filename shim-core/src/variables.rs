@@ -106,6 +106,8 @@ variables! {
             "the host of rank 0";
         MASTER_PORT = "MASTER_PORT", set by "torchrun; plugin, `gpubind exec` with rank-env", read by "programs":
             "the port of rank 0";
+        PYTORCH_VERSION = "PYTORCH_VERSION", set by "images of PyTorch", read by "shim":
+            "there pyxis sets LOCAL_RANK";
         SUBMITIT_EXECUTOR = "SUBMITIT_EXECUTOR", set by "submitit", read by "plugin, `gpubind exec`":
             "the launcher sets rank variables itself";
         TORCHELASTIC_RUN_ID = "TORCHELASTIC_RUN_ID", set by "torchrun", read by "shim, plugin, program":
@@ -192,6 +194,10 @@ variables! {
             "number of components of a heterogeneous job";
         OCI_CONTAINER = "SLURM_CONTAINER", set by "Slurm", read by "plugin":
             "the OCI bundle of `srun --container`";
+        PYXIS_IMAGE = "PYXIS_CONTAINER_IMAGE", set by "user", read by "pyxis; plugin":
+            "pyxis's `--container-image` by the environment: whether a step has a container";
+        PYXIS_NAME = "PYXIS_CONTAINER_NAME", set by "user", read by "pyxis; plugin":
+            "its `--container-name`";
         SLURM_CONF = "SLURM_CONF", set by "user, slurmd", read by "the `gpubind` program":
             "where slurm.conf is";
     }

@@ -80,6 +80,26 @@ impl Spank {
         OPTION.lock().map_or(None, |option| option.clone())
     }
 
+    /// Whether the step has this option of any plugin, with a value. Slurm looks options up
+    /// by their name alone (src/common/plugstack.c, spank.c: spank_option_getopt), and not
+    /// before the tasks are forked.
+    pub fn has_option(&self, name: &str) -> bool {
+        let Ok(name) = CString::new(name) else { return false };
+        let mut option = sys::SpankOption {
+            name: name.as_ptr(),
+            arginfo: c"VALUE".as_ptr(),
+            usage: c"".as_ptr(),
+            has_arg: 1,
+            val: 0,
+            callback: Some(ignore_option),
+        };
+        let mut value = std::ptr::null_mut();
+        // SAFETY: Slurm reads the structure during the call only; the value stays Slurm's.
+        let code =
+            unsafe { sys::spank_option_getopt(self.handle, &raw mut option, &raw mut value) };
+        code == sys::SUCCESS
+    }
+
     pub fn job_id(&self) -> Option<u32> {
         self.item(sys::JOB_ID)
     }
@@ -164,6 +184,11 @@ impl Number for c_int {}
 
 fn accepted(code: c_uint) -> Result<(), Refused> {
     if code == sys::SUCCESS { Ok(()) } else { Err(Refused(code)) }
+}
+
+/// For an option that is only looked up: Slurm wants a function, and calls none.
+unsafe extern "C" fn ignore_option(_: c_int, _: *const std::ffi::c_char, _: c_int) -> c_int {
+    0
 }
 
 /// Slurm calls this for each value of the option, in the order of its sources: the last

@@ -6,6 +6,7 @@ use gpubind_core::node::{self, Node, ProbeOptions, Roots, load_or_probe};
 use gpubind_core::site::{BindDefault, JobInfo, PlugstackArgs, Site};
 use gpubind_core::step::{Affinity, GpuLists};
 use gpubind_core::variables;
+use std::os::unix::fs::MetadataExt;
 
 use crate::log;
 use crate::spank::Spank;
@@ -32,6 +33,8 @@ pub struct Step {
     pub lists: Option<GpuLists>,
     /// The machine, or why it is not known. Not asked where the step has no GPU.
     pub node: Option<Result<Node, String>>,
+    /// The root folder in which slurmstepd runs.
+    pub root: Option<Folder>,
     /// LOCAL_RANK, which no plugin has set yet.
     pub local_rank: Option<String>,
     /// The tasks' CPUs, once they are forked.
@@ -89,6 +92,7 @@ fn read_of(
             plain,
             lists: None,
             node: None,
+            root: None,
             local_rank: None,
             affinity: None,
         });
@@ -103,8 +107,27 @@ fn read_of(
     let affinity = node.as_ref().and_then(|_| Affinity::new(tasks));
     let lists = GpuLists { visible: variable(variables::CUDA_VISIBLE_DEVICES), step_gpus };
     let lists = Some(lists);
-    let local_rank = variable(variables::LOCAL_RANK);
-    Some(Step { option, is_script, site, site_error, plain, lists, node, local_rank, affinity })
+    Some(Step {
+        option,
+        is_script,
+        site,
+        site_error,
+        plain,
+        lists,
+        node,
+        root: root(),
+        local_rank: variable(variables::LOCAL_RANK),
+        affinity,
+    })
+}
+
+/// A folder, whatever its name: device and inode.
+pub type Folder = (u64, u64);
+
+/// The process's root folder. In a container it is another one.
+pub fn root() -> Option<Folder> {
+    let root = std::fs::metadata("/").ok()?;
+    Some((root.dev(), root.ino()))
 }
 
 /// The site's settings; a file that is ignored is reported in slurmd's log.

@@ -45,6 +45,11 @@ pub const TASK_PID: c_uint = 14;
 unsafe extern "C" {
     pub fn spank_context() -> c_uint;
     pub fn spank_option_register(spank: *mut Handle, option: *mut SpankOption) -> c_uint;
+    pub fn spank_option_getopt(
+        spank: *mut Handle,
+        option: *mut SpankOption,
+        value: *mut *mut c_char,
+    ) -> c_uint;
     pub fn spank_get_item(spank: *mut Handle, item: c_uint, ...) -> c_uint;
     pub fn spank_getenv(
         spank: *mut Handle,

@@ -16,13 +16,16 @@ use gpubind_core::request::{
     Binding, Change, ComponentPosition, StepRequest, VariableError, inside_component,
     is_none_spank, script_request, step_request,
 };
-use gpubind_core::step::{Affinity, listed_cpus, most_tasks, own_cpus, reach, task_ranks};
+use gpubind_core::step::{
+    Affinity, CONTAINER_OPTIONS, is_mounted_by_enroot, listed_cpus, most_tasks, own_cpus, reach,
+    task_ranks,
+};
 use gpubind_core::variables;
 
 use crate::end::End;
 use crate::log;
 use crate::spank::Spank;
-use crate::step::Step;
+use crate::step::{Step, root};
 
 /// Slurm's own bound (MAX_HET_JOB_COMPONENTS in slurm/slurm.h).
 const MAX_HET_COMPONENTS: usize = 128;
@@ -43,6 +46,7 @@ pub fn bind(spank: &Spank, step: &Step) -> Option<End> {
         change(spank, &bind::restore(&step.plain, env));
     }
     let request = request(spank, step, env);
+    let is_before_container = is_before_container(spank, step, env);
     let decision = decide(&Task {
         local_rank: local_rank(spank, env),
         request,
@@ -54,13 +58,14 @@ pub fn bind(spank: &Spank, step: &Step) -> Option<End> {
             Some(node) => node.as_ref().map_err(String::as_str),
             None => Err("this node has not been read"),
         },
-        reach: &|node| reach(node, &Roots::new(step.site.fsroot.clone()).dev()),
+        reach: &|node| reach(node, &roots(step).dev()),
         slurm_binds: Binding::from_tres_bind(&bind_text) == Ok(Binding::Slurm),
         cpus: &|node| cpus(spank, step, env, node),
         most_tasks: most_tasks(env).unwrap_or(0).max(count(spank)),
         own_cpus: &own_cpus,
         ranks: task_ranks(env, spank.local_task_count()),
-        worker: &|| shim(&step.site.worker),
+        worker: &|| shim(step, is_before_container),
+        is_before_container,
         users_local_rank: step.local_rank.as_deref(),
         preload: spank.variable(variables::LD_PRELOAD).as_deref(),
         env,
@@ -159,13 +164,27 @@ fn count(spank: &Spank) -> usize {
     spank.local_task_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(1)
 }
 
+/// Whether the task is to enter a container that it has not entered yet.
+fn is_before_container(spank: &Spank, step: &Step, env: Env) -> bool {
+    let is_asked = CONTAINER_OPTIONS.iter().any(|(option, variable)| {
+        spank.has_option(option) || env(variable).is_some_and(|value| !value.is_empty())
+    });
+    is_asked && step.root.is_some() && step.root == root()
+}
+
+fn roots(step: &Step) -> Roots {
+    Roots::new(step.site.fsroot.clone())
+}
+
 /// The worker shim, if this task can read it where it is: a container plugin may have
-/// moved the task into another root by now.
-fn shim(file: &Path) -> Option<Shim<'_>> {
+/// moved the task into another root by now, or is yet to do so.
+fn shim(step: &Step, is_before_container: bool) -> Option<Shim<'_>> {
+    let file = step.site.worker.as_path();
     // Looked at first: to open a pipe, as a container may have one there, would wait.
     let is_file = file.metadata().is_ok_and(|it| it.is_file());
-    let file = file.to_str().filter(|_| is_file && File::open(file).is_ok())?;
-    Some(Shim { file, process: process::id() })
+    let will_be = !is_before_container || is_mounted_by_enroot(&roots(step), file);
+    let name = file.to_str().filter(|_| is_file && will_be && File::open(file).is_ok())?;
+    Some(Shim { file: name, process: process::id() })
 }
 
 /// The CPU set of each of the step's tasks on this node: as slurmstepd has recorded

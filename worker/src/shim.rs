@@ -6,7 +6,8 @@ use gpubind_shim_core::variables;
 use crate::environment::Environment;
 use crate::space::Space;
 use gpubind_shim_core::record::{
-    ProcessKind, Record, Worker, changes, classify, inherited_ranks, without_shim,
+    Later, ProcessKind, Record, Worker, changes, classify, fingerprints, inherited_ranks,
+    overwritten, without_shim,
 };
 
 unsafe extern "C" {
@@ -35,6 +36,13 @@ pub extern "C" fn run() {
     match classify(&record, process, program, |name| environment.get(name)) {
         ProcessKind::Unaffected => {}
         ProcessKind::ContainerLauncher => leave(&mut environment),
+        ProcessKind::Overwritten { serves } => {
+            get_back(&mut environment, &record);
+            if !serves {
+                environment.remove(variables::WORKERS);
+                leave(&mut environment);
+            }
+        }
         ProcessKind::Task(fingerprints) => {
             remember(&mut environment, &Record { fingerprints, ..record })
         }
@@ -77,9 +85,19 @@ fn remember(environment: &mut Environment, record: &Record) {
     environment.replace(variables::WORKERS, text);
 }
 
+/// In the task's own process in a container: what the image has overwritten, once.
+fn get_back(environment: &mut Environment, record: &Record) {
+    replace(environment, &overwritten(record, |name| environment.get(name)));
+    let fingerprints = fingerprints(|name| environment.get(name));
+    remember(environment, &Record { fingerprints, later: Later::Kept, ..*record });
+}
+
 /// Gives a worker its device: all changes, or none.
 fn narrow(environment: &mut Environment, record: &Record, worker: &Worker) {
-    let changes = changes(record, worker, |name| environment.get(name));
+    replace(environment, &changes(record, worker, |name| environment.get(name)));
+}
+
+fn replace(environment: &mut Environment, changes: &[(&str, Option<&[u8]>)]) {
     let changes = changes.iter().filter_map(|(name, value)| Some((*name, (*value)?)));
     let length = changes.clone().map(|(name, value)| name.len() + value.len() + 2).sum();
     let Some(mut space) = Space::of(length) else { return };

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 /// As the plugin arms a task with the process id 1, which no process here has.
 const ARMED: [(&str, &str); 7] = [
-    ("GPUBIND_WORKERS", "1;1;virtual;4,5,6,7;0,0,0,0,0,0,0,0"),
+    ("GPUBIND_WORKERS", "2;1;virtual;kept;4,5,6,7;0,0,0,0,0,0,0,0"),
     ("CUDA_VISIBLE_DEVICES", "4,5,6,7"),
     ("GPUBIND_GPU_UUID", "GPU-a,GPU-b,GPU-c,GPU-d"),
     ("GPUBIND_NUMA_NODE", "0,0,1,1"),
@@ -137,7 +137,7 @@ fn a_process_that_is_no_worker_stays_as_it_is() {
     assert_eq!(lines(&["env"], &[]), all);
     for (name, value) in [
         ("GPUBIND_WORKERS", "done"),
-        ("GPUBIND_WORKERS", "2;of a later version"),
+        ("GPUBIND_WORKERS", "3;of a later version"),
         ("CUDA_VISIBLE_DEVICES", "6"),
     ] {
         let shown = lines(&["env"], &[(name, value), ("LOCAL_RANK", "2")]);
@@ -147,10 +147,40 @@ fn a_process_that_is_no_worker_stays_as_it_is() {
 }
 
 #[test]
+fn a_task_in_a_container_gets_its_list_back_once() {
+    let task = |later: &str, script: &str| {
+        let script = format!(
+            "export GPUBIND_WORKERS=\"2;$$;virtual;{later};6;0,0,0,0,0,0,0,0\" \
+             CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_ORDER=FASTEST_FIRST PYTORCH_VERSION=2 \
+             SLURM_LOCALID=2 LOCAL_RANK=2; {script}"
+        );
+        lines(&["sh", "-c", &script], &[])
+    };
+    let has = |shown: &[String], line: &str| shown.iter().any(|shown| shown == line);
+    let shown = task("overwritten-alone", "exec env");
+    for line in ["CUDA_VISIBLE_DEVICES=6", "CUDA_DEVICE_ORDER=PCI_BUS_ID", "LOCAL_RANK=0"] {
+        assert!(has(&shown, line), "{line}: {shown:?}");
+    }
+    assert!(!shown.iter().any(|line| line.starts_with("LD_PRELOAD=")), "{shown:?}");
+    assert!(!shown.iter().any(|line| line.starts_with("GPUBIND_WORKERS=")), "{shown:?}");
+    // Later in the same process, the list is the program's own to change.
+    let later = "exec sh -c 'export CUDA_VISIBLE_DEVICES=1; exec env'";
+    let shown = task("overwritten", later);
+    assert!(has(&shown, "CUDA_VISIBLE_DEVICES=1"), "{shown:?}");
+    assert!(
+        shown
+            .iter()
+            .any(|line| line.starts_with("GPUBIND_WORKERS=2;") && line.contains(";kept;6;"))
+    );
+    // Not in a process below.
+    assert!(has(&task("overwritten", "env; true"), "CUDA_VISIBLE_DEVICES=0"));
+}
+
+#[test]
 fn long_values_and_many_variables_are_no_trouble() {
     let uuids: Vec<String> = (0..500).map(|gpu| format!("MIG-{gpu:0>36}")).collect();
     let list = uuids.join(",");
-    let record = format!("1;1;keep;{list};0");
+    let record = format!("2;1;keep;kept;{list};0");
     let many: Vec<(String, String)> =
         (0..2000).map(|number| (format!("V{number}"), "x".repeat(50))).collect();
     let mut more: Vec<(&str, &str)> =

@@ -2,9 +2,9 @@
 
 use std::ffi::{OsStr, OsString};
 
-use gpubind_shim_core::record::{Record, fingerprints};
+use gpubind_shim_core::record::{Later, Record, fingerprints};
 
-use crate::request::LocalRank;
+use crate::request::{LocalRank, Mode};
 use crate::variables;
 
 use super::inherited::preload_without_shim;
@@ -17,32 +17,46 @@ pub(super) enum Arming {
     /// It should, and cannot read the shim's file, or starts in a root that cannot be
     /// looked into beforehand.
     NoShim,
+    /// It has no use for the shim but to get back what a container's image overwrites, and
+    /// cannot have it.
+    Overwritten,
     /// It need not: what it starts has nothing to be given or spared.
     Unneeded,
 }
 
-/// What arms a task of mode `auto` with this share of devices and these rank variables.
+/// What arms a task with this share of devices and these rank variables.
 ///
-/// Below a task with one device there is nothing to share out, but a launcher's ranks
-/// must not take the task's RANK for theirs. Only a task that is alone on its node is
-/// likely to start a launcher; all others are spared the shim.
+/// In mode `auto` each worker below it is to have one device. Below a task with one device
+/// there is nothing to share out, but a launcher's ranks must not take the task's RANK for
+/// theirs. Only a task that is alone on its node is likely to start a launcher; all others
+/// are spared the shim, but for those whose variables an image overwrites.
 pub(super) fn arm(
     rank: &Rank,
     visible: &str,
     share: usize,
     ranks: &[(&'static str, String)],
 ) -> Arming {
-    let has_ranks = rank.most_tasks == 1 && !ranks.is_empty();
-    if !rank.settings.workers || (share < 2 && !has_ranks) {
+    let shares = rank.settings.mode == Mode::Auto && share > 1;
+    let has_ranks = rank.settings.mode == Mode::Auto && rank.most_tasks == 1 && !ranks.is_empty();
+    let serves = shares || has_ranks;
+    if !rank.settings.workers || !(serves || rank.is_before_container) {
         return Arming::Unneeded;
     }
     let contained = (rank.env)(variables::OCI_CONTAINER).is_some_and(|bundle| !bundle.is_empty());
     let Some(shim) = rank.worker.filter(|_| !contained) else {
-        return if share < 2 { Arming::Unneeded } else { Arming::NoShim };
+        return match (shares, rank.is_before_container) {
+            (true, _) => Arming::NoShim,
+            (false, true) => Arming::Overwritten,
+            (false, false) => Arming::Unneeded,
+        };
     };
     let record = Record {
         process: shim.process,
         virtual_rank: rank.settings.local_rank == LocalRank::Virtual,
+        later: match rank.is_before_container {
+            true => Later::Overwritten { serves },
+            false => Later::Kept,
+        },
         visible: visible.as_bytes(),
         fingerprints: fingerprints(rank.env),
     };

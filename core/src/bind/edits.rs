@@ -13,7 +13,7 @@ use super::device_lists::OTHER_MAKERS;
 use super::inherited::{GPUBIND_VARS, inherited, preload_without_shim};
 use super::locality::{Locality, numa_list};
 use super::rank::Rank;
-use super::rank_variables::{is_free, note, rank_variables};
+use super::rank_variables::{is_free, local_rank_to_come, note, rank_variables};
 use super::report::{RankReport, describe};
 use super::visible::{join, ordinals, visible};
 use super::warning::Warning;
@@ -199,13 +199,11 @@ fn of_plan(rank: &Rank, plan: &Plan, warnings: &mut Vec<Warning>) -> Option<Edit
     let why = plan.why(rank.local_rank);
     set.extend(own_values(rank, &own, &why, &text));
     let ranks = rank_variables(rank, own.len(), seen.len());
-    let arming = match rank.settings.mode {
-        Mode::Auto => arm(rank, &text, own.len(), &ranks),
-        _ => Arming::Unneeded,
-    };
+    let arming = arm(rank, &text, own.len(), &ranks);
     let is_order_new = is_free(order.0, rank.env);
+    let later = local_rank_to_come(rank, seen.len());
     let noted = ranks.iter().chain(Some(&order).filter(|_| is_order_new));
-    set.extend(note(&noted.cloned().collect::<Vec<_>>()));
+    set.extend(note(&noted.cloned().chain(later).collect::<Vec<_>>()));
     set.push(order);
     set.extend(ranks);
     let mut preload = None;
@@ -215,6 +213,7 @@ fn of_plan(rank: &Rank, plan: &Plan, warnings: &mut Vec<Warning>) -> Option<Edit
             preload = Some(value);
         }
         Arming::NoShim => notes.push(Warning::NoShim),
+        Arming::Overwritten => notes.push(Warning::Overwritten),
         Arming::Unneeded => {}
     }
     let report = report(rank, &own, text, why);

@@ -35,6 +35,9 @@ pub struct Process<'a> {
     pub worker: Option<Shim<'a>>,
     /// Whether it runs in a job step of Slurm's, whatever its environment says.
     pub is_in_step: bool,
+    /// Whether it runs in a container of podman's or docker's, whose processes have neither
+    /// the environment nor the cgroup of the step that has started them.
+    pub is_in_container: bool,
     /// LD_PRELOAD so far.
     pub preload: Option<&'a OsStr>,
     /// Its environment so far.
@@ -118,6 +121,7 @@ pub fn edits_for_process(process: &Process) -> Outcome {
         },
         ranks: ranks.as_ref(),
         worker: process.worker.filter(|_| !launched),
+        is_before_container: false,
         users_local_rank: users_local_rank.as_deref(),
         preload: process.preload,
         env: process.env,
@@ -140,11 +144,23 @@ pub fn edits_for_process(process: &Process) -> Outcome {
             (Ok(_), None) => Warning::NoGpu,
         }];
     }
+    if may_be_in_step(process) && outcome.edits.is_ok() && devices > 1 {
+        outcome.warnings.push(Warning::MayBeInStep { devices });
+    }
     if launched {
         keep_launchers(&mut outcome, process);
     }
     renumber(&mut outcome, process.rank_info.local_rank);
     outcome
+}
+
+/// Whether a step may have started the process and nothing that could tell so has come
+/// along.
+fn may_be_in_step(process: &Process) -> bool {
+    process.is_in_container
+        && !process.is_in_step
+        && process.rank_info.source == RankSource::Alone
+        && (process.env)(variables::CUDA_VISIBLE_DEVICES).is_none()
 }
 
 /// LOCAL_RANK, unless it is the number of Slurm's task under another name.

@@ -27,6 +27,9 @@ pub struct Rank<'a> {
     /// What a task that keeps several devices may load; `None` where the task cannot
     /// read that file.
     pub worker: Option<Shim<'a>>,
+    /// Whether a container plugin moves the task into its container only after gpubind's
+    /// turn, and writes the image's variables over those of the task.
+    pub is_before_container: bool,
     /// LOCAL_RANK as the user has set it. One that has come since is another plugin's.
     pub users_local_rank: Option<&'a str>,
     /// LD_PRELOAD so far.

@@ -67,6 +67,13 @@ fn of_another_plugin(rank: &Rank, seen: usize) -> Option<(&'static str, String)>
     (is_others && is_virtual(rank, seen)).then(|| (variables::LOCAL_RANK, "0".to_owned()))
 }
 
+/// LOCAL_RANK as the worker shim will set it where pyxis has set it by then, for the note.
+pub(super) fn local_rank_to_come(rank: &Rank, seen: usize) -> Option<(&'static str, String)> {
+    let is_free = (rank.env)(variables::LOCAL_RANK).is_none();
+    let is_coming = rank.is_before_container && is_virtual(rank, seen) && is_free;
+    is_coming.then(|| (variables::LOCAL_RANK, "0".to_owned()))
+}
+
 /// The note of the variables that gpubind sets here and that a step inside must not take
 /// for the user's.
 pub(super) fn note(set: &[(&'static str, String)]) -> Option<(&'static str, String)> {

@@ -46,6 +46,8 @@ pub struct Task<'a> {
     pub ranks: Option<Ranks>,
     /// What it may load, where it can read that file.
     pub worker: &'a dyn Fn() -> Option<Shim<'a>>,
+    /// Whether a container plugin moves it into its container only after gpubind's turn.
+    pub is_before_container: bool,
     /// LOCAL_RANK as it was before the step's tasks were forked: the user's.
     pub users_local_rank: Option<&'a str>,
     /// LD_PRELOAD so far.
@@ -178,14 +180,15 @@ fn of_devices(task: &Task, settings: &Settings, lists: &GpuLists, local_rank: us
         local_rank,
         ranks: task.ranks.as_ref(),
         worker: (task.worker)(),
+        is_before_container: task.is_before_container,
         users_local_rank: task.users_local_rank,
         preload: task.preload,
         env: task.env,
     });
     let skip = Decision { allocation: Some(allocation), ..Decision::skip(task) };
     let notes = outcome.edits.as_ref().map_or(&[][..], |edits| &edits.notes);
-    let mut grave =
-        outcome.warnings.iter().chain(notes.iter().filter(|it| **it == Warning::NoShim));
+    let is_grave = |it: &&Warning| matches!(it, Warning::NoShim | Warning::Overwritten);
+    let mut grave = outcome.warnings.iter().chain(notes.iter().filter(is_grave));
     if let Some(warning) = grave.next().filter(|_| settings.strict) {
         return Decision { failure: Some(warning.to_string()), ..skip };
     }

@@ -84,6 +84,13 @@ pub enum Warning {
          start the workers by gpubind exec"
     )]
     NoShim,
+    /// The image's variables win over gpubind's.
+    #[error(
+        "the container is entered after gpubind's turn, so that an image's own \
+         CUDA_VISIBLE_DEVICES or LOCAL_RANK is in effect instead of gpubind's; put gpubind's line \
+         behind pyxis's in plugstack.conf (`gpubind check` says which order there is)"
+    )]
+    Overwritten,
     /// The site keeps all of the step's devices from its ranks.
     #[error(
         "the site keeps {devices} of this node from all ranks (exclude in gpubind.toml), and the \
@@ -115,6 +122,16 @@ pub enum Warning {
          -e 'GPUBIND*'); the environment stays as it is"
     )]
     StepUnknown,
+    /// A process in a container that no variable of Slurm's has come into.
+    #[error(
+        "this process is in a container, nothing says whether it is in a job step, and it takes \
+         all of the {devices} GPUs that it can reach; in a step, hand on what Slurm and gpubind \
+         have set (-e 'SLURM*' -e 'CUDA*' -e 'GPUBIND*'), or give the container the step's GPUs only"
+    )]
+    MayBeInStep {
+        /// How many.
+        devices: usize,
+    },
     /// A machine without GPUs, or none that the process can reach.
     #[error("this process can reach no GPU; the environment stays as it is")]
     NoGpu,

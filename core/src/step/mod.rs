@@ -6,6 +6,7 @@
 
 mod affinity;
 mod allocation;
+mod container;
 mod cpu_bind;
 mod rank_info;
 mod ranks;
@@ -14,6 +15,7 @@ mod slots;
 
 pub use affinity::Affinity;
 pub use allocation::{Allocation, Entry, GpuLists};
+pub use container::{CONTAINER_OPTIONS, is_mounted_by_enroot};
 pub use cpu_bind::{CpuBindError, listed_cpus, task_cpus};
 pub use gpubind_shim_core::{LAUNCHERS, Launcher};
 pub use rank_info::{

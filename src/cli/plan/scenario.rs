@@ -94,6 +94,7 @@ impl<'a> Scenario<'a> {
                 local_rank,
                 ranks: None,
                 worker: None,
+                is_before_container: false,
                 users_local_rank: None,
                 preload: None,
                 env: &|_| None,

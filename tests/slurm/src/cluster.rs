@@ -50,7 +50,10 @@ impl Kind {
 
     /// Whether there can be such a cluster with this Slurm.
     pub fn can_run_on(&self, slurm: &str) -> bool {
-        slurm != HOST || !self.options.contains(&PACKAGES_OPTION)
+        match slurm {
+            HOST => !self.options.contains(&PACKAGES_OPTION),
+            _ => *self != CONTAINERS,
+        }
     }
 }
 
@@ -92,6 +95,19 @@ pub const TORCH: Kind = Kind::new(
     "t-torch",
     &["--machine", "two-cpu", "--constrain-devices", PACKAGES_OPTION, "python3-torch,openmpi-bin"],
 );
+/// pyxis's line stands before gpubind's, as it should.
+pub const PYXIS_FIRST: Kind = Kind::new(
+    "t-pyxis",
+    &["--machine", "two-cpu", "--nodes", "1", "--constrain-devices", "--pyxis", "first"],
+);
+/// It stands behind gpubind's.
+pub const PYXIS_LAST: Kind = Kind::new(
+    "t-late",
+    &["--machine", "two-cpu", "--nodes", "1", "--constrain-devices", "--pyxis", "last"],
+);
+/// Programs of containers run in its steps; scripts/test installs them on this machine.
+pub const CONTAINERS: Kind =
+    Kind::new("t-box", &["--machine", "two-cpu", "--nodes", "1", "--constrain-devices"]);
 /// No GPUs at all.
 pub const EMPTY: Kind = Kind::new("t-empty", &["--machine", "none", "--nodes", "1"]);
 

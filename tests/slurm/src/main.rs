@@ -16,6 +16,7 @@ mod allocation;
 mod check;
 mod cluster;
 mod command_lines;
+mod containers;
 mod cpu_sets;
 mod faults;
 mod gres;
@@ -23,6 +24,7 @@ mod gres_order;
 mod kinds_of_steps;
 mod modes;
 mod never_worse;
+mod pyxis;
 mod quiet;
 mod requests;
 mod site;
@@ -70,6 +72,8 @@ fn main() -> ExitCode {
         site::TESTS,
         quiet::TESTS,
         workers::TESTS,
+        pyxis::TESTS,
+        containers::TESTS,
         torch::TESTS,
     ]
     .concat();
