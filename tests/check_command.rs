@@ -414,6 +414,17 @@ fn gpubind_comes_after_pyxis() {
     assert!(said.of("pyxis").1.contains("plugstack.conf:1 comes before gpubind"), "{said:?}");
     host.write("etc/plugstack.conf", &format!("{ours}{pyxis}"));
     host.finds("warning", "pyxis", &["plugstack.conf:2 comes after gpubind", "LOCAL_RANK"]);
+    // By the file's name alone, where a pattern includes both.
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/etc/plugstack.conf.d");
+    let shipped = fs::read_dir(folder).unwrap().next().unwrap().unwrap().file_name();
+    fs::create_dir(host.path("etc/plugstack.conf.d")).unwrap();
+    host.write("etc/plugstack.conf", "include plugstack.conf.d/*.conf\n");
+    host.write("etc/plugstack.conf.d/pyxis.conf", pyxis);
+    let file = format!("etc/plugstack.conf.d/{}", shipped.to_str().unwrap());
+    host.write(&file, &ours);
+    assert!(host.check().of("pyxis").1.contains("pyxis.conf:1 comes before gpubind"));
+    fs::rename(host.path(&file), host.path("etc/plugstack.conf.d/gpubind.conf")).unwrap();
+    host.finds("warning", "pyxis", &["pyxis.conf:1 comes after gpubind"]);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Steps in containers of pyxis, with its line before gpubind's and behind it.
 //!
-//! pyxis here is plugins/pyxis.c, or a real one: `scripts/test --beside`.
+//! pyxis here is plugins/pyxis.c, or a real one with a real enroot: `scripts/test --beside`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::cluster::{Cluster, PYXIS_FIRST, PYXIS_LAST, Ran, Tasks, each, ours, tasks_of};
 use crate::trial::{Test, tests};
@@ -26,12 +27,17 @@ pub const TESTS: &[Test] = tests! {
 /// Where enroot's line for gpubind's folder is looked for, below the node's root.
 const MOUNTS: &str = "root/etc/enroot/mounts.d/50-gpubind.fstab";
 
+/// Names a real pyxis, for scripts/cluster.
+const REAL: &str = "GPUBIND_TEST_BESIDE";
+
 /// An image of a shell and env(1), as `--container-image` takes it.
 struct Image {
     _folder: tempfile::TempDir,
-    option: String,
+    /// srun's options.
+    options: Vec<String>,
     root: PathBuf,
-    mounts: String,
+    /// What is brought in, and where it is then.
+    mounts: Vec<(String, String)>,
     line: PathBuf,
 }
 
@@ -59,9 +65,17 @@ impl Image {
         assert_eq!(copied.code, Some(0), "{}", copied.stderr);
         let line = cluster.folder().join(MOUNTS);
         let _ = fs::remove_file(&line);
-        let mounts = format!("/proc /proc\n/dev /dev\n{0} {0}\n", node.display());
-        let option = format!("--container-image={}", root.display());
-        Image { _folder: folder, option, root, mounts, line }.written()
+        let mut image = Image { _folder: folder, options: vec![], root, mounts: vec![], line };
+        for tree in ["/proc", "/dev"].iter().filter(|_| !is_real()) {
+            image.bring(tree, tree);
+        }
+        let node = node.display().to_string();
+        image.bring(&node, &node);
+        image.written()
+    }
+
+    fn bring(&mut self, source: &str, target: &str) {
+        self.mounts.push((source.to_owned(), target.to_owned()));
     }
 
     /// Brought in by enroot's line in the place where gpubind's packages put it.
@@ -70,7 +84,7 @@ impl Image {
         fs::create_dir_all(self.root.join(stage.trim_start_matches('/'))).unwrap();
         fs::create_dir_all(self.line.parent().unwrap()).unwrap();
         fs::write(&self.line, format!("{stage} {stage} none x-create=dir,bind,ro\n")).unwrap();
-        self.mounts += &format!("{stage} {stage}\n");
+        self.bring(&stage, &stage);
         self.written()
     }
 
@@ -79,24 +93,46 @@ impl Image {
         let dev = cluster.folder().join("root/dev");
         let some = self.root.with_extension("dev");
         fs::create_dir_all(&some).unwrap();
-        self.mounts += &format!("{} {}\n", some.display(), dev.display());
+        self.bring(&some.display().to_string(), &dev.display().to_string());
         for gpu in gpus {
             let file = dev.join(format!("nvidia{gpu}"));
             fs::write(some.join(file.file_name().unwrap()), "").unwrap();
-            self.mounts += &format!("{0} {0}\n", file.display());
+            let file = file.display().to_string();
+            self.bring(&file, &file);
         }
         self.written()
     }
 
-    fn written(self) -> Image {
-        fs::write(self.root.with_extension("mounts"), &self.mounts).unwrap();
+    /// As the plugin takes it: a folder and a list beside it, or one file and an option.
+    fn written(mut self) -> Image {
+        if is_real() {
+            let file = self.root.with_extension("sqsh");
+            let mut pack = Command::new("mksquashfs");
+            pack.arg(&self.root).arg(&file).args(["-noappend", "-quiet", "-no-progress"]);
+            assert!(pack.output().unwrap().status.success(), "{pack:?}");
+            let mounts = self.mounts.iter().map(|(source, target)| format!("{source}:{target}"));
+            let mounts: Vec<String> = mounts.collect();
+            self.options = vec![
+                format!("--container-image={}", file.display()),
+                format!("--container-mounts={}", mounts.join(",")),
+            ];
+        } else {
+            let lines = self.mounts.iter().map(|(source, target)| format!("{source} {target}\n"));
+            fs::write(self.root.with_extension("mounts"), lines.collect::<String>()).unwrap();
+            self.options = vec![format!("--container-image={}", self.root.display())];
+        }
         self
+    }
+
+    /// srun's words for a command in it.
+    fn words<'a>(&'a self, options: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
+        let image: Vec<&str> = self.options.iter().map(String::as_str).collect();
+        [&["srun", "-Q", "--label"], &image[..], options, command].concat()
     }
 
     /// Runs a step of `options` in it; it must end well.
     fn run(&self, cluster: &Cluster, env: &[(&str, &str)], options: &[&str], script: &str) -> Ran {
-        let words = [&["srun", "-Q", "--label", &self.option], options, &["/bin/sh", "-c", script]]
-            .concat();
+        let words = self.words(options, &["/bin/sh", "-c", script]);
         let ran = cluster.run_with(env, &words);
         assert_eq!(ran.code, Some(0), "{words:?}: {}", ran.stderr);
         ran
@@ -108,6 +144,10 @@ impl Image {
         assert_eq!(ran.stderr, "", "{options:?}");
         tasks_of(&ran.stdout)
     }
+}
+
+fn is_real() -> bool {
+    std::env::var_os(REAL).is_some()
 }
 
 /// Four ranks with the node's first four GPUs, and each what it needs.
@@ -162,7 +202,7 @@ fn an_image_of_pytorch_finds_its_gpu_as_local_rank_0(cluster: &Cluster) {
         program.display(),
         cluster.folder().join("root").display()
     );
-    let words = [&["srun", "-Q", &image.option], &RANKS[..], &["/bin/sh", "-c", &script]].concat();
+    let words = image.words(&RANKS, &["/bin/sh", "-c", &script]);
     let begin = std::time::Instant::now();
     let ran = cluster.run(&words);
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
@@ -220,8 +260,8 @@ fn nothing_is_said_where_the_shim_is_not_in_the_image(cluster: &Cluster) {
     let bind = [ONE[0], ONE[1], "--gpu-bind=spank:verbose"];
     let said = image.run(cluster, &[], &bind, "true").stderr;
     assert!(said.contains("cannot read the worker shim where they run"), "{said}");
-    let words = ["srun", &image.option, ONE[0], ONE[1], "--gpu-bind=spank:strict", "/bin/sh"];
-    let ran = cluster.run(&words);
+    let bind = [ONE[0], ONE[1], "--gpu-bind=spank:strict"];
+    let ran = cluster.run(&image.words(&bind, &["/bin/sh"]));
     assert_eq!(ran.code, Some(1));
     let said = ours(&ran.stderr);
     assert!(said.len() == 1 && said[0].contains("cannot read the worker shim"), "{said:?}");
@@ -260,9 +300,8 @@ fn an_order_that_cannot_serve_an_image_is_told(cluster: &Cluster) {
     let image = Image::new(cluster, &["PYTORCH_VERSION=2.6"]);
     let said = |items: &str| {
         let bind = format!("--gpu-bind=spank:{items}");
-        let words =
-            [&["srun", "-Q", &image.option], &RANKS[..4], &[&bind, "/usr/bin/env"]].concat();
-        cluster.run(&words)
+        let options = [&RANKS[..4], &[&bind]].concat();
+        cluster.run(&image.words(&options, &["/usr/bin/env"]))
     };
     let verbose = said("verbose");
     let line = "the container is entered after gpubind's turn";
@@ -276,7 +315,7 @@ fn an_order_that_cannot_serve_an_image_is_told(cluster: &Cluster) {
         cluster.program().display(),
         cluster.folder().join("root").display()
     );
-    let words = [&["srun", "-Q", &image.option], &RANKS[..], &["/bin/sh", "-c", &script]].concat();
+    let words = image.words(&RANKS, &["/bin/sh", "-c", &script]);
     let ran = cluster.run(&words);
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
     assert!(ran.stderr.contains("LOCAL_RANK=3 names none of the 1 GPU"), "{}", ran.stderr);
