@@ -410,6 +410,14 @@ fn gpubind_comes_after_pyxis() {
     let (ours, pyxis) = (host.line("optional", ""), "required /usr/lib/slurm/spank_pyxis.so\n");
     host.write("etc/plugstack.conf", &format!("{pyxis}{ours}"));
     let said = host.check();
+    assert_eq!((said.code, said.not_ok()), (Some(0), vec![("note", "enroot")]), "{said:?}");
+    assert!(said.of("enroot").1.contains("lib/worker.so into containers"), "{said:?}");
+    let mounts = host.fake.path().join("etc/enroot/mounts.d");
+    fs::create_dir_all(&mounts).unwrap();
+    let folder = host.path("lib").display().to_string();
+    let line = format!("{folder} {folder} none bind,ro\n");
+    fs::write(mounts.join("50-gpubind.fstab"), line).unwrap();
+    let said = host.check();
     assert_eq!(said.not_ok(), []);
     assert!(said.of("pyxis").1.contains("plugstack.conf:1 comes before gpubind"), "{said:?}");
     host.write("etc/plugstack.conf", &format!("{ours}{pyxis}"));

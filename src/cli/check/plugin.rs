@@ -7,6 +7,7 @@ use super::message::{Finding, messages};
 use super::setup::Setup;
 use crate::cli::site_policy::idle_tables;
 use crate::slurm::{PluginLine, PlugstackProblem, release_version};
+use gpubind_core::step::is_mounted_by_enroot;
 use gpubind_core::trusted::{ROOT, trusted_program};
 use gpubind_core::variables;
 
@@ -68,6 +69,11 @@ messages! {
     PYXIS_AFTER = Warning, "pyxis", "{pyxis} comes after gpubind",
         "put gpubind's line after it: pyxis writes the image's variables and LOCAL_RANK over those of the task, \
          and only after it can gpubind see which GPUs are in the container";
+
+    SHIM_IN_IMAGES = Ok, "enroot", "{file} is brought into each container";
+    SHIM_NOT_IN_IMAGES = Note, "enroot",
+        "nothing brings {file} into containers, so workers of torchrun and mpirun in there see all GPUs of their task",
+        "put gpubind's 50-gpubind.fstab into /etc/enroot/mounts.d; or mount its folder by --container-mounts";
 }
 
 /// The checks of this file.
@@ -80,6 +86,7 @@ pub fn checks(setup: &Setup) -> Vec<Finding> {
             loads(setup, line),
             pyxis(setup, line),
         ]);
+        findings.extend(shim_in_images(setup));
     }
     findings
 }
@@ -238,15 +245,30 @@ fn linker_says(setup: &Setup, line: &PluginLine) -> Option<String> {
 /// In its task_init pyxis (pyxis_slurmstepd.c) overwrites the task's environment with
 /// the image's, sets LOCAL_RANK for images of PyTorch, and enters the container.
 fn pyxis(setup: &Setup, ours: &PluginLine) -> Finding {
-    let lines = || setup.plugstack.iter().flat_map(|(_, file)| &file.plugins);
-    let is_pyxis = |line: &&PluginLine| {
-        let name = Path::new(&line.plugin).file_name().unwrap_or_default();
-        name.to_string_lossy().contains("pyxis")
-    };
-    let at = |wanted: &PluginLine| lines().position(|line| std::ptr::eq(line, wanted));
-    match lines().find(is_pyxis) {
+    let at = |wanted: &PluginLine| plugins(setup).position(|line| std::ptr::eq(line, wanted));
+    match plugins(setup).find(is_pyxis) {
         None => PYXIS_NONE.plain(),
         Some(pyxis) if at(pyxis) < at(ours) => PYXIS_BEFORE.with(&[("pyxis", &place(pyxis))]),
         Some(pyxis) => PYXIS_AFTER.with(&[("pyxis", &place(pyxis))]),
     }
+}
+
+fn plugins(setup: &Setup) -> impl Iterator<Item = &PluginLine> {
+    setup.plugstack.iter().flat_map(|(_, file)| &file.plugins)
+}
+
+fn is_pyxis(line: &&PluginLine) -> bool {
+    let name = Path::new(&line.plugin).file_name().unwrap_or_default();
+    name.to_string_lossy().contains("pyxis")
+}
+
+/// Where there is pyxis, whether enroot mounts the worker shim.
+fn shim_in_images(setup: &Setup) -> Option<Finding> {
+    plugins(setup).find(is_pyxis)?;
+    let worker = &setup.site.worker;
+    let message = match is_mounted_by_enroot(&setup.roots, worker) {
+        true => SHIM_IN_IMAGES,
+        false => SHIM_NOT_IN_IMAGES,
+    };
+    Some(message.with(&[("file", &worker.display())]))
 }
