@@ -134,6 +134,8 @@ enter_system() {
     exec unshare --mount -- bash -euc '
         system=$1 checkout=$2 folder=$3 shared=$4 hosts=$5
         shift 5
+        # A root that is a mount of its own, as runc wants it.
+        mount --bind "$system" "$system"
         mkdir -p "$system$checkout"
         for tree in "$checkout" /proc /dev /sys /tmp; do
             mount --rbind "$tree" "$system$tree"

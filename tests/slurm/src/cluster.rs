@@ -108,6 +108,10 @@ pub const PYXIS_LAST: Kind = Kind::new(
 /// Programs of containers run in its steps; scripts/test installs them on this machine.
 pub const CONTAINERS: Kind =
     Kind::new("t-box", &["--machine", "two-cpu", "--nodes", "1", "--constrain-devices"]);
+/// Slurm's own containers, by runc. Devices are not constrained: under a cgroup of version
+/// 1 runc cannot allow itself what it wants to.
+pub const OCI: Kind =
+    Kind::new("t-oci", &["--machine", "two-cpu", "--nodes", "1", PACKAGES_OPTION, "runc"]);
 /// No GPUs at all.
 pub const EMPTY: Kind = Kind::new("t-empty", &["--machine", "none", "--nodes", "1"]);
 

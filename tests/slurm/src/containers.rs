@@ -1,12 +1,12 @@
 //! Containers that a step's own programs start: real bubblewrap, Charliecloud, proot,
-//! unshare, podman.
+//! unshare, podman; and Slurm's own, by runc.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::cluster::{CONTAINERS, Cluster, Ran, Tasks, each, ours, tasks_of};
+use crate::cluster::{CONTAINERS, Cluster, OCI, Ran, Tasks, each, ours, tasks_of};
 use crate::trial::{Test, tests};
 
 pub const TESTS: &[Test] = tests! {
@@ -17,6 +17,8 @@ pub const TESTS: &[Test] = tests! {
         a_launcher_is_known_by_the_start_of_its_name,
         podman_has_what_is_handed_on,
         exec_in_podman_does_not_guess;
+    [OCI]:
+        slurm_s_own_container_has_each_rank_s_list;
 };
 
 const RANKS: [&str; 4] = ["-n4", "--overcommit", "--gpus-per-node=4", "--gpu-bind=spank"];
@@ -185,4 +187,56 @@ fn exec_in_podman_does_not_guess(cluster: &Cluster) {
     assert_eq!(ours(&ran.stderr).len(), 1, "{}", ran.stderr);
     assert!(ran.stderr.contains(line), "{}", ran.stderr);
     assert_eq!(each(&tasks, "CUDA_VISIBLE_DEVICES"), ["-"; 4]);
+}
+
+/// For `srun --container` (oci.conf(5)); runc keeps what it knows of a container in a folder.
+fn oci_conf(folder: &Path) -> String {
+    let runc = format!("runc --root={}", folder.display());
+    let id = "%n.%u.%j.%s.%t";
+    [
+        format!("RunTimeQuery=\"{runc} state {id}\""),
+        format!("RunTimeKill=\"{runc} kill -a {id}\""),
+        format!("RunTimeDelete=\"{runc} delete --force {id}\""),
+        format!("RunTimeRun=\"{runc} run {id} -b %b\""),
+    ]
+    .map(|line| line + "\n")
+    .concat()
+}
+
+fn slurm_s_own_container_has_each_rank_s_list(cluster: &Cluster) {
+    let image = image(cluster);
+    let folder = tempfile::Builder::new().prefix("gpubind-bundle").tempdir().unwrap();
+    let bundle = folder.path();
+    fs::set_permissions(bundle, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(image.path(), bundle.join("rootfs")).unwrap();
+    let conf = cluster.folder().join("etc/oci.conf");
+    fs::write(&conf, oci_conf(&cluster.folder().join("spool/runc"))).unwrap();
+    let script = format!(
+        "cd {} && runc spec && sed -i 's/\"terminal\": true/\"terminal\": false/' config.json",
+        bundle.display()
+    );
+    assert_eq!(cluster.run(&["sh", "-c", &script]).code, Some(0));
+    let container = format!("--container={}", bundle.display());
+    let run = |step: &[&str], items: &str| {
+        let bind = format!("--gpu-bind=spank{items}");
+        let words = [&["srun", "-Q", "--label", &container], step, &[&bind, "env"]].concat();
+        let ran = cluster.run(&words);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran
+    };
+    let ran = run(&RANKS[..3], "");
+    assert_eq!(ran.stderr, "");
+    let tasks = tasks_of(&ran.stdout);
+    let lists = each(&tasks, "CUDA_VISIBLE_DEVICES");
+    assert_eq!((different(&lists), lists), (4, each(&tasks, "GPUBIND_VISIBLE")));
+    assert_eq!(each(&tasks, "LOCAL_RANK"), ["0"; 4]);
+    // One task keeps all, is not armed, and says so to who wants to know.
+    let ran = run(&ONE[..2], "");
+    assert_eq!(ran.stderr, "");
+    let tasks = tasks_of(&ran.stdout);
+    assert_eq!(each(&tasks, "CUDA_VISIBLE_DEVICES")[0].split(',').count(), 4);
+    assert_eq!(each(&tasks, "LD_PRELOAD"), ["-"]);
+    let said = run(&ONE[..2], ":verbose").stderr;
+    assert!(said.contains("cannot read the worker shim where they run"), "{said}");
+    fs::remove_file(conf).unwrap();
 }
