@@ -7,7 +7,6 @@ use std::fs;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use gpubind_core::node::IdSet;
 use nvml_support::Fake;
 use serde_json::Value;
 
@@ -162,6 +161,7 @@ fn mig_instances_are_told() {
     assert_eq!(found["devices"][0]["uuid"], gpu.mig[1].uuid.as_str());
     let line = text(&report(&fake, &env, &[]).stdout);
     assert!(line.contains(&format!("{} MIG {}/{}  ", gpu.index, gpu.mig[1].gi, gpu.mig[1].ci)));
+    assert!(line.contains(&format!("  {}  ", gpu.mig[1].uuid)), "instances begin alike: {line}");
     assert_eq!(report(&fake, &env, &["--check"]).status.code(), Some(0));
 }
 
@@ -207,13 +207,19 @@ fn of_many_ranks_all_compare_and_share_only_if_asked() {
         assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(0), ""));
     }
     let unasked = workers(&fake, "unasked", 16, |_| CHECKED.to_vec());
+    let mut first = Vec::new();
     for (rank, output) in unasked.iter().enumerate() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        let last = said.lines().last().unwrap();
-        assert!(last.starts_with(&format!("gpubind: check failed: rank {rank} on ")), "{said}");
-        assert_eq!(last.matches(" is shared with rank ").count(), 1, "one other has it: {said}");
+        let Some(line) = said.lines().find(|line| line.contains("check failed")) else { continue };
+        assert!(
+            line.starts_with(&format!("gpubind: check failed: ranks {rank}-{} on ", rank + 1)),
+            "{said}"
+        );
+        assert_eq!(line.matches(" is shared by ranks ").count(), 1, "one other has it: {said}");
+        first.push(rank);
     }
+    assert_eq!(first.len(), 8, "one says it for both: {first:?}");
     assert!(begin.elapsed() < Duration::from_secs(60), "nobody waited for nobody");
 }
 
@@ -227,28 +233,30 @@ fn two_that_have_the_same_gpu_fail_and_the_others_pass() {
     // The third is not bound, and so sees what the others have.
     let outputs = workers(&fake, "same", 3, words);
     let said: Vec<String> = outputs.iter().map(|output| text(&output.stderr)).collect();
-    assert!(said[0].contains("is shared with rank 2, and nobody asked"), "{}", said[0]);
-    assert!(said[1].contains("is shared with rank 2, and nobody asked"), "{}", said[1]);
-    for rank in ["rank 0", "rank 1"] {
-        assert!(
-            said[2].contains(&format!("is shared with {rank}, and nobody asked")),
-            "{}",
-            said[2]
-        );
+    for rank in [0, 1] {
+        let ranks = ["0,2", "1-2"][rank];
+        let shared = format!("is shared by ranks {ranks}, and nobody asked for `share`\n");
+        assert!(said[rank].ends_with(&shared), "{}", said[rank]);
     }
+    assert!(!said[2].contains("check failed: rank"), "the others have said it: {}", said[2]);
     assert!(outputs.iter().all(|output| output.status.code() == Some(1)));
 }
 
 #[test]
-fn what_unbound_ranks_share_is_one_short_line() {
+fn what_all_ranks_have_in_common_is_said_once() {
     let fake = machine("two-cpu");
-    for (rank, output) in workers(&fake, "unbound", 8, |_| CHECKED[3..].to_vec()).iter().enumerate()
-    {
-        let others: IdSet = (0..8).filter(|other| *other != rank).collect();
-        let said = text(&output.stderr);
-        let shared =
-            format!("GPUs 0-7 are shared with ranks {others}, and nobody asked for `share`\n");
-        assert!(said.ends_with(&shared) && said.len() < 200, "{said}");
+    let outputs = workers(&fake, "unbound", 8, |_| CHECKED[3..].to_vec());
+    let said: String = outputs.iter().map(|output| text(&output.stderr)).collect();
+    let shared = "GPUs 0-7 are shared by ranks 0-7, and nobody asked for `share`\n";
+    assert!(said.starts_with("gpubind: check failed: ranks 0-7 on unbound-"), "{said}");
+    assert!(said.ends_with(shared) && said.len() < 150, "{said}");
+    assert!(outputs.iter().all(|output| output.status.code() == Some(1)));
+    // Each knows it, all the same.
+    let json_too = || [&CHECKED[3..], &["--json"]].concat();
+    for output in workers(&fake, "unbound-json", 8, |_| json_too()) {
+        let found = json(&output)["check"]["wrong"].clone();
+        assert_eq!(found.as_array().unwrap().len(), 1, "{found}");
+        assert_eq!(output.status.code(), Some(1));
     }
 }
 
@@ -453,13 +461,11 @@ fn ranks_that_are_crowded_on_the_same_cpus_are_told() {
     assert!(outputs.iter().all(|output| output.status.success()), "both have two CPUs");
     let on_one = || [&["exec", "--", "taskset", "-c", "0"], &CHECKED[2..]].concat();
     let outputs = workers(&fake, "crowded", 2, |_| on_one());
-    for (rank, output) in outputs.iter().enumerate() {
-        let said = text(&output.stderr);
-        let other = 1 - rank;
-        let crowd = format!("its CPUs 0 are those of rank {other}, too: 2 ranks on 1 CPU, though");
-        assert!(said.contains(&crowd), "{said}");
-        assert_eq!(output.status.code(), Some(1));
-    }
+    let said = text(&outputs[0].stderr);
+    assert!(said.contains("ranks 0-1 on crowded-"), "{said}");
+    assert!(said.contains("2 ranks are on 1 CPU (0), though there are "), "{said}");
+    assert_eq!(text(&outputs[1].stderr), "", "the first has said it");
+    assert!(outputs.iter().all(|output| output.status.code() == Some(1)));
     // Four ranks on two CPUs: there are no more.
     let outputs = workers(&fake, "few", 4, |_| CHECKED.to_vec());
     assert!(outputs.iter().all(|output| output.status.success()));
@@ -475,7 +481,7 @@ fn in_mode_ordered_the_line_shows_the_rank_s_own_gpu() {
         ("GPUBIND_GPU_UUID", node.gpus[4].uuid.known().unwrap()),
     ];
     let line = text(&report(&fake, &env, &[]).stdout);
-    assert!(line.contains("  4 of 4  "), "{line}");
+    assert!(line.contains("  4 (sees 4)  "), "{line}");
     assert!(line.contains(&node.gpus[4].pci.known().unwrap().to_string()), "{line}");
     let found = json(&report(&fake, &env, &["--json"]));
     let own = found["devices"].as_array().unwrap().iter().map(|device| device["own"].as_bool());
@@ -491,16 +497,11 @@ fn a_rank_that_does_not_come_is_named_after_the_wait() {
         _ => vec!["exec", "--", PROGRAM, "report", "--check", "--wait=2"],
     });
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
-    for rank in [0, 1, 3] {
-        let said = text(&outputs[rank].stderr);
-        assert_eq!(outputs[rank].status.code(), Some(0), "{said}");
-        assert!(
-            said.ends_with(
-                "no answer from local ranks 2 within 2 s; cannot tell whether they share this GPU\n"
-            ),
-            "{said}"
-        );
-    }
+    assert!(outputs.iter().all(|output| output.status.success()));
+    let said = text(&outputs[0].stderr);
+    let missing = "no answer from local ranks 2 within 2 s; cannot tell whether they share GPUs\n";
+    assert!(said.ends_with(missing), "{said}");
+    assert_eq!([1, 3].map(|rank| text(&outputs[rank].stderr)), ["", ""], "the first has said it");
     let env = [("PMIX_LOCAL_RANK", "0"), ("CUDA_VISIBLE_DEVICES", "3")];
     let output = report(&fake, &env, &["--check"]);
     assert_eq!(output.status.code(), Some(0));

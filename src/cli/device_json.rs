@@ -1,12 +1,12 @@
 //! GPUs and MIG instances as JSON for other programs: a form of its own, so that the model
 //! can change without breaking them. What is not known is null.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use gpubind_core::node::{Device, Gpu, MigInstance, Node, PciAddress, Probed};
 
 /// A GPU, or an instance of one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DeviceJson {
     pub index: u32,
     pub minor: Option<u32>,
@@ -19,7 +19,7 @@ pub(super) struct DeviceJson {
 }
 
 /// An instance of a GPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MigJson {
     pub gi: u32,
     pub ci: u32,

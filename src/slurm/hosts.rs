@@ -82,9 +82,84 @@ fn numbers(ranges: &str) -> Option<Vec<String>> {
     Some(all)
 }
 
+/// The shortest list of these names, which keep their order: `gpu[01-16],big1`.
+pub(crate) fn folded(names: &[impl AsRef<str>]) -> String {
+    let mut runs: Vec<Run> = Vec::new();
+    for name in names {
+        let next = Run::of(name.as_ref());
+        match runs.last_mut().filter(|run| run.is_before(&next)) {
+            Some(run) => run.last = next.last,
+            None => runs.push(next),
+        }
+    }
+    let same = |a: &Run, b: &Run| a.width > 0 && (a.prefix, a.width) == (b.prefix, b.width);
+    runs.chunk_by(same).map(joined).collect::<Vec<_>>().join(",")
+}
+
+/// Names that differ in the number at their end, which rises by one.
+struct Run<'a> {
+    prefix: &'a str,
+    /// Digits of the number, if leading zeros make that matter; 0 where there is no number.
+    width: usize,
+    first: u64,
+    last: u64,
+}
+
+impl<'a> Run<'a> {
+    fn of(name: &'a str) -> Run<'a> {
+        let prefix = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        let digits = name.get(prefix.len()..).unwrap_or_default();
+        match digits.parse() {
+            Ok(number) => Run { prefix, width: digits.len(), first: number, last: number },
+            Err(_) => Run { prefix: name, width: 0, first: 0, last: 0 },
+        }
+    }
+
+    fn is_before(&self, next: &Run) -> bool {
+        let is_next = self.last.checked_add(1) == Some(next.first);
+        is_next && self.width > 0 && (self.prefix, self.width) == (next.prefix, next.width)
+    }
+}
+
+/// Runs of one prefix and width in brackets.
+fn joined(runs: &[Run]) -> String {
+    let number = |number: u64, width: usize| format!("{number:0width$}");
+    let range = |run: &Run| match run.first == run.last {
+        true => number(run.first, run.width),
+        false => format!("{}-{}", number(run.first, run.width), number(run.last, run.width)),
+    };
+    let Some(first) = runs.first() else { return String::new() };
+    let ranges: Vec<String> = runs.iter().map(range).collect();
+    match (first.width, ranges.as_slice()) {
+        (0, _) => first.prefix.to_owned(),
+        (_, [one]) if first.first == first.last => format!("{}{one}", first.prefix),
+        _ => format!("{}[{}]", first.prefix, ranges.join(",")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folded_lists_expand_to_the_same_names() {
+        for (names, expected) in [
+            (&["a"][..], "a"),
+            (&["gpu1", "gpu2", "gpu3"], "gpu[1-3]"),
+            (&["gpu08", "gpu09", "gpu10", "gpu20", "big1"], "gpu[08-10,20],big1"),
+            (&["gpu9", "gpu10"], "gpu9,gpu10"),
+            (&["a", "b"], "a,b"),
+            (&["r0n1", "r0n2", "r1n1"], "r0n[1-2],r1n1"),
+            (
+                &["n18446744073709551615", "n18446744073709551616"],
+                "n18446744073709551615,n18446744073709551616",
+            ),
+        ] {
+            assert_eq!(folded(names), expected);
+            assert_eq!(hosts(expected), names);
+        }
+        assert_eq!(folded(&[""; 0]), "");
+    }
 
     /// What `scontrol show hostnames` of 22.05 prints.
     #[test]

@@ -39,6 +39,7 @@ pub use gres_comparison::{GresComparison, Misplaced, compare_gres};
 pub use gres_line::GresLine;
 pub use gres_order::gres_minors;
 pub use gres_rules::{GresRefusal, GresTypeProblem, type_problem};
+pub(crate) use hosts::folded;
 pub use layout::{Distribution, LayoutError, TaskLayout, cores, layout, sockets};
 pub use lines::{Line, Lines, ReadError};
 pub use placement::{Placement, PlacementError, placement, task_plugins};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::alone::Inspected;
 use super::exchange::exchange;
-use super::gather::{Report, is_sharing_wanted};
+use super::gather::Report;
 use super::peers::{self, peer_group};
 use crate::cli::ending::warn;
 use gpubind_core::node::IdSet;
@@ -16,12 +16,27 @@ use gpubind_core::variables;
 use gpubind_core::words::count;
 
 /// What is wrong, and who has not answered.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Findings {
     /// Each a sentence; none where all is well.
     pub wrong: Vec<String>,
     /// Positions of ranks on this node that have not answered.
     pub no_reply: Vec<usize>,
+    /// What this rank says on stderr for all ranks of which it is true: only the first of
+    /// them says it.
+    #[serde(skip)]
+    pub said: Vec<Said>,
+    /// Whether it is the first of those that have answered.
+    #[serde(skip)]
+    pub is_first: bool,
+}
+
+/// Sentences that are true for the same ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// `rank 3`, `ranks 0-2,5`.
+    pub ranks: Option<String>,
+    pub sentences: Vec<String>,
 }
 
 /// What a rank tells the others.
@@ -31,6 +46,8 @@ struct Announcement {
     local_rank: usize,
     own: Vec<Own>,
     cpus: IdSet,
+    /// What is wrong with it, whatever the others have.
+    wrong: Vec<String>,
 }
 
 /// A device that a rank has for itself.
@@ -52,7 +69,7 @@ pub fn check(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> io::Result<Findings> {
     let inspected = Inspected { report, rank_info, is_in_step: peers::is_in_step(), env };
-    let mut findings = Findings { wrong: inspected.findings(), no_reply: vec![] };
+    let wrong = inspected.findings();
     let uid = rustix::process::getuid().as_raw();
     let Some(group) = peer_group(rank_info, uid, || peers::launcher(rank_info), env) else {
         warn(&format!(
@@ -60,7 +77,7 @@ pub fn check(
              share GPUs",
             rank_info.source
         ));
-        return Ok(findings);
+        return Ok(Findings::alone(wrong, report.rank));
     };
     let own =
         report.own().map(|own| Own { index: own.device.index, uuid: own.device.uuid.clone() });
@@ -69,23 +86,62 @@ pub fn check(
         local_rank: rank_info.local_rank,
         own: own.collect(),
         cpus: report.cpus.clone(),
+        wrong,
     };
     let replies = exchange(&group, &serde_json::to_string(&announcement)?, time)?;
-    let mut others: Vec<Announcement> = Vec::new();
-    for (position, reply) in replies.iter().enumerate().filter(|(at, _)| *at != group.position) {
+    let mut all: Vec<Announcement> = Vec::new();
+    let mut findings = Findings::default();
+    let mut own_place = 0;
+    for (position, reply) in replies.iter().enumerate() {
+        if position == group.position {
+            own_place = all.len();
+        }
         match reply.as_deref().and_then(|reply| serde_json::from_str(reply).ok()) {
-            Some(other) => others.push(other),
+            Some(other) => all.push(other),
             None => findings.no_reply.push(position),
         }
     }
-    if !is_sharing_wanted() {
-        findings.wrong.extend(shared(&announcement, &others));
+    let Some(own) = all.get(own_place) else { return Ok(findings) };
+    let mut found: Vec<(String, Vec<usize>)> = Vec::new();
+    for text in &own.wrong {
+        found.push((text.clone(), places(&all, |other| other.wrong.contains(text))));
+    }
+    if !report.share {
+        found.extend(shared(own, &all));
     }
     let available = available_cpus(rank_info, env);
     if group.size <= available {
-        findings.wrong.extend(crowded(&announcement, &others, available));
+        found.extend(crowded(own, &all, available));
+    }
+    findings.is_first = own_place == 0;
+    for (text, places) in found {
+        // The first rank of which it is true says it for all.
+        if places.first() == Some(&own_place) {
+            findings.say(names(&all, &places), text.clone());
+        }
+        findings.wrong.push(text);
     }
     Ok(findings)
+}
+
+impl Findings {
+    fn alone(wrong: Vec<String>, rank: Option<u32>) -> Findings {
+        let ranks = rank.map(|rank| format!("rank {rank}"));
+        let said = Some(Said { ranks, sentences: wrong.clone() }).filter(|_| !wrong.is_empty());
+        Findings { wrong, no_reply: vec![], said: said.into_iter().collect(), is_first: true }
+    }
+
+    fn say(&mut self, ranks: Option<String>, sentence: String) {
+        match self.said.iter_mut().find(|said| said.ranks == ranks) {
+            Some(said) => said.sentences.push(sentence),
+            None => self.said.push(Said { ranks, sentences: vec![sentence] }),
+        }
+    }
+}
+
+/// Where in the list those ranks are of which something is true.
+fn places(all: &[Announcement], is: impl Fn(&Announcement) -> bool) -> Vec<usize> {
+    all.iter().enumerate().filter(|(_, it)| is(it)).map(|(place, _)| place).collect()
 }
 
 /// How many CPUs the ranks of this node may use together: those of the process that has
@@ -97,52 +153,56 @@ fn available_cpus(rank_info: &RankInfo, env: &dyn Fn(&str) -> Option<String>) ->
     of_job.unwrap_or(usize::MAX).min(of_launcher)
 }
 
-/// One sentence for the devices that the same other ranks have too.
-fn shared(announcement: &Announcement, others: &[Announcement]) -> Vec<String> {
-    let mut groups: Vec<(String, Vec<&Own>)> = Vec::new();
-    for own in &announcement.own {
-        let have = others.iter().filter(|other| other.own.contains(own));
-        let Some(have) = names(have) else { continue };
+/// One sentence for the devices that the same ranks have, and which these are.
+fn shared(own: &Announcement, all: &[Announcement]) -> Vec<(String, Vec<usize>)> {
+    let mut groups: Vec<(Vec<usize>, Vec<&Own>)> = Vec::new();
+    for device in &own.own {
+        let have = places(all, |other| other.own.contains(device));
         match groups.iter_mut().find(|(known, _)| *known == have) {
-            Some((_, devices)) => devices.push(own),
-            None => groups.push((have, vec![own])),
+            Some((_, devices)) => devices.push(device),
+            None => groups.push((have, vec![device])),
         }
     }
-    let sentence = |(have, devices): (String, Vec<&Own>)| {
-        let own = match devices.as_slice() {
+    groups.retain(|(have, _)| have.len() > 1);
+    let sentence = |(have, devices): (Vec<usize>, Vec<&Own>)| {
+        let gpus = match devices.as_slice() {
             [Own { index, uuid: Some(uuid) }] => format!("GPU {index} ({uuid}) is"),
             [Own { index, uuid: None }] => format!("GPU {index} is"),
             several => format!("GPUs {} are", list(several.iter().map(|own| own.index as usize))),
         };
-        format!("{own} shared with {have}, and nobody asked for `share`")
+        let ranks = names(all, &have).unwrap_or_default();
+        (format!("{gpus} shared by {ranks}, and nobody asked for `share`"), have)
     };
     groups.into_iter().map(sentence).collect()
 }
 
 /// Ranks that have fewer CPUs between them than they are.
 fn crowded(
-    announcement: &Announcement,
-    others: &[Announcement],
+    own: &Announcement,
+    all: &[Announcement],
     available: usize,
-) -> Option<String> {
-    let cpus = &announcement.cpus;
-    let have = others.iter().filter(|other| other.cpus == *cpus);
-    let ranks = have.clone().count() + 1;
-    let have = names(have).filter(|_| !cpus.is_empty() && ranks > cpus.count())?;
-    Some(format!(
-        "its CPUs {cpus} are those of {have}, too: {} on {}, though there are {available}: a script \
-         or a tool has moved them, such as one that takes LOCAL_RANK for a CPU",
-        count(ranks, "rank"),
+) -> Option<(String, Vec<usize>)> {
+    let cpus = &own.cpus;
+    let have = places(all, |other| other.cpus == *cpus);
+    if cpus.is_empty() || have.len() <= cpus.count() {
+        return None;
+    }
+    let text = format!(
+        "{} are on {} ({cpus}), though there are {available}: a script or a tool has moved them, \
+         such as one that takes LOCAL_RANK for a CPU",
+        count(have.len(), "rank"),
         count(cpus.count(), "CPU")
-    ))
+    );
+    Some((text, have))
 }
 
 /// `rank 3`, or `ranks 0-2,5`; local ranks where there are no others.
-fn names<'a>(others: impl Iterator<Item = &'a Announcement> + Clone) -> Option<String> {
-    let ranks: Option<Vec<usize>> = others.clone().map(|it| Some(it.rank? as usize)).collect();
+fn names(all: &[Announcement], places: &[usize]) -> Option<String> {
+    let those = || places.iter().filter_map(|place| all.get(*place));
+    let ranks: Option<Vec<usize>> = those().map(|it| Some(it.rank? as usize)).collect();
     let (kind, ranks) = match ranks {
         Some(ranks) => ("rank", ranks),
-        None => ("local rank", others.map(|other| other.local_rank).collect()),
+        None => ("local rank", those().map(|other| other.local_rank).collect()),
     };
     let plural = match ranks.len() {
         0 => return None,

@@ -140,10 +140,20 @@ impl Connection {
         })
     }
 
-    /// All announcements of a group fit into the socket's buffer, so one that does not take
-    /// them is of no use.
+    /// One that does not take it in time is of no use.
     fn send(&mut self, position: usize, text: &str) {
-        self.is_open &= self.stream.write_all(format!("{position} {text}\n").as_bytes()).is_ok();
+        let line = format!("{position} {text}\n");
+        let mut rest = line.as_bytes();
+        while self.is_open && !rest.is_empty() {
+            match self.stream.write(rest) {
+                Ok(count) => rest = rest.get(count..).unwrap_or_default(),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.is_open = takes_more(&self.stream);
+                }
+                Err(_) => self.is_open = false,
+            }
+        }
     }
 
     fn send_all(&mut self, replies: &Replies) {
@@ -191,6 +201,13 @@ fn wait<'fd>(fds: impl IntoIterator<Item = BorrowedFd<'fd>>, deadline: Instant) 
     }
 }
 
+/// Waits until a full socket takes more; whether it does.
+fn takes_more(stream: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(stream, PollFlags::OUT)];
+    let time = Timespec { tv_sec: 1, tv_nsec: 0 };
+    matches!(poll(&mut fds, Some(&time)), Ok(1..) | Err(Errno::INTR))
+}
+
 /// Becomes the host; `None` where somebody else is.
 fn take_name(group: &PeerGroup) -> io::Result<Option<UnixListener>> {
     match UnixListener::bind_addr(&SocketAddr::from_abstract_name(&group.name)?) {
@@ -236,6 +253,22 @@ mod tests {
                 assert_eq!(replies, expected);
             }
         }
+    }
+
+    #[test]
+    fn long_announcements_of_many_ranks_arrive() {
+        // Together they are more than a socket's buffer takes.
+        std::thread::scope(|scope| {
+            for position in 0..64 {
+                scope.spawn(move || {
+                    let text = "x".repeat(20_000 + position);
+                    let group = group("long", position, 64);
+                    let replies = exchange(&group, &text, Duration::from_secs(60)).unwrap();
+                    let lengths = replies.iter().map(|reply| reply.as_ref().unwrap().len());
+                    assert_eq!(lengths.collect::<Vec<_>>(), (20_000..20_064).collect::<Vec<_>>());
+                });
+            }
+        });
     }
 
     #[test]

@@ -2,21 +2,30 @@
 
 use std::env;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::cli::device_json::{DeviceJson, MigJson};
 use crate::cli::host::host;
 use gpubind_core::bind::Locality;
 use gpubind_core::node::{Device, IdSet, Node};
 use gpubind_core::request::request_of_process;
-use gpubind_core::step::{Access, Allocation, RankInfo, Reach, names, own_cpus, step_gpu_count};
+use gpubind_core::step::{
+    Access, Allocation, RankInfo, RankSource, Reach, names, own_cpus, step_gpu_count,
+};
 use gpubind_core::variables;
 
+/// The version of the JSON form.
+pub const SCHEMA: u32 = 1;
+
 /// One process, as `--json` prints it; what is not known is null.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
+    /// The version of this form: docs/json.md.
+    pub schema: u32,
     pub host: String,
     pub rank: Option<u32>,
+    /// Ranks in all.
+    pub size: Option<u32>,
     pub local_rank: Option<usize>,
     /// Ranks on this node.
     pub local_size: Option<usize>,
@@ -25,6 +34,8 @@ pub struct Report {
     pub visible: Option<String>,
     /// CUDA_VISIBLE_DEVICES as gpubind has set it.
     pub assigned: Option<String>,
+    /// Whether several ranks on one device are wanted.
+    pub share: bool,
     pub devices: Vec<DeviceReport>,
     pub peers: Option<Peers>,
     /// Whether the machine is known.
@@ -35,7 +46,7 @@ pub struct Report {
     pub why: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct DeviceReport {
     #[serde(flatten)]
     pub device: DeviceJson,
@@ -43,14 +54,14 @@ pub struct DeviceReport {
     /// Whether it is the rank's own, where it sees others too.
     pub own: bool,
     /// `local`, `partly local`, `remote`, or null.
-    #[serde(serialize_with = "known_locality")]
+    #[serde(with = "known_locality")]
     pub locality: Locality,
     /// Whether the process may open its device file.
     pub reachable: bool,
 }
 
 /// The step's devices besides the process's own, which it may see as well.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Peers {
     pub count: usize,
     /// How many of them its device cgroup lets through.
@@ -65,11 +76,31 @@ impl Report {
     pub fn own(&self) -> impl Iterator<Item = &DeviceReport> {
         self.devices.iter().filter(|device| device.own)
     }
+
+    /// The devices that a program uses: the process's own; the first where nothing tells
+    /// them from others, since that is what a program uses which does not choose.
+    pub fn used(&self) -> Vec<&DeviceReport> {
+        let is_undecided = self.assigned.is_none() && self.local_size != Some(1);
+        self.own().take(if is_undecided { 1 } else { usize::MAX }).collect()
+    }
 }
 
-fn known_locality<S: Serializer>(locality: &Locality, serializer: S) -> Result<S::Ok, S::Error> {
-    let known = Some(locality).filter(|locality| **locality != Locality::Unknown);
-    known.map(Locality::to_string).serialize(serializer)
+/// A locality by its word, and null where it is not known.
+mod known_locality {
+    use super::{Deserialize, Locality, Serialize};
+    use serde::{Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(locality: &Locality, to: S) -> Result<S::Ok, S::Error> {
+        let known = Some(locality).filter(|locality| **locality != Locality::Unknown);
+        known.map(Locality::to_string).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Locality, D::Error> {
+        let word = Option::<String>::deserialize(from)?;
+        let all = [Locality::Local, Locality::Partly, Locality::Remote];
+        let known = all.into_iter().find(|it| word.as_deref() == Some(it.to_string().as_str()));
+        Ok(known.unwrap_or(Locality::Unknown))
+    }
 }
 
 /// What is known of the machine.
@@ -86,8 +117,11 @@ pub fn gather(machine: Option<&NodeView>, rank_info: &RankInfo) -> Report {
         Allocation::seen(machine.node, machine.reach, visible.as_deref())
     });
     let mut report = Report {
+        schema: SCHEMA,
+        share: is_sharing_wanted(),
         host: host(),
         rank: rank_info.rank,
+        size: size(rank_info, &|name| env::var(name).ok()),
         local_rank: rank_info.is_numbered().then_some(rank_info.local_rank),
         local_size: rank_info.local_size,
         rank_from: rank_info.source.to_string(),
@@ -111,8 +145,21 @@ pub fn gather(machine: Option<&NodeView>, rank_info: &RankInfo) -> Report {
     report
 }
 
+/// How many ranks there are in all, by who has numbered them.
+fn size(rank_info: &RankInfo, env: &dyn Fn(&str) -> Option<String>) -> Option<u32> {
+    let name = match rank_info.source {
+        RankSource::Slurm => variables::STEP_NUM_TASKS,
+        RankSource::Launcher(launcher) if launcher.local_rank == variables::LOCAL_RANK => {
+            variables::WORLD_SIZE
+        }
+        RankSource::Launcher(_) | RankSource::Alone => return None,
+    };
+    // No step has more; a mistyped number must not fill the memory.
+    env(name)?.trim().parse().ok().filter(|size| (1..=10_000_000).contains(size))
+}
+
 /// Whether several ranks on one device are wanted.
-pub fn is_sharing_wanted() -> bool {
+fn is_sharing_wanted() -> bool {
     request_of_process(&|name| env::var(name).ok()).is_ok_and(|request| request.share == Some(true))
         || env::var(variables::SHARING_WANTED).is_ok_and(|on| on == "on")
 }

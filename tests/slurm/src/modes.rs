@@ -190,7 +190,7 @@ fn report_tells_what_a_task_has(cluster: &Cluster) {
     assert_eq!(bound[0]["why"], "local to its CPUs");
     assert!(bound[1]["why"].as_str().unwrap().contains("no other GPU is nearer"), "{}", bound[1]);
     for line in report(&[], &["--why"]).lines() {
-        assert!(line.contains(" 0 of 4 ") && line.ends_with("not given by gpubind"), "{line}");
+        assert!(line.contains(" 0 (sees 4) ") && line.ends_with("not given by gpubind"), "{line}");
     }
 }
 

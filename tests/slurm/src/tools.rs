@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use gpubind_core::node::IdSet;
 use serde_json::Value;
 
 use crate::cluster::{CONSTRAINED, Cluster, OPEN, PLAIN, Ran, Tasks, each, ours, tasks_of};
@@ -189,6 +190,23 @@ fn report_prints_the_table_of_a_job(cluster: &Cluster) {
         assert_eq!((row[0], row[1], row[2]), (&*rank.to_string(), &*node, &*local));
         assert_eq!(row[row.len() - 2..], ["7 of 7", "Slurm"], "{row:?}");
     }
+    // The same as one table.
+    let words = [&step[..], &["--gpu-bind=spank", "gpubind", "report", "--lines"]].concat();
+    let lines = cluster.folder().join("lines");
+    std::fs::write(&lines, run(cluster, &words).stdout).unwrap();
+    let merged = run(cluster, &["gpubind", "report", "--merge", lines.to_str().unwrap()]);
+    let table: Vec<&str> = merged.stdout.lines().collect();
+    assert_eq!(table.len(), 19, "{}", merged.stdout);
+    let ranks: Vec<&str> =
+        table[1..17].iter().map(|line| line.split(' ').next().unwrap()).collect();
+    let expected: Vec<String> = (0..16).map(|rank| rank.to_string()).collect();
+    assert_eq!(ranks, expected);
+    assert!(table[18].starts_with("16 ranks on 2 nodes use 8 GPUs on each; "), "{}", table[18]);
+    // On one node the step's first rank prints it.
+    let step = ["-n8", "--gpus-per-node=8", "--gpu-bind=spank", "gpubind", "report", "--table"];
+    let ran = run(cluster, &[&ONE_NODE[..], &step, &["--wait=20"]].concat());
+    assert_eq!(ran.stdout.lines().count(), 11, "{}{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("\n8 ranks on 1 node use 8 GPUs; "), "{}", ran.stdout);
     // Slurm's own binding closes the device cgroup around each task, where there is one.
     let words = [&ONE_NODE[..], &["-n4", "--gpus-per-task=1", "gpubind", "report", "--json"]];
     let ran = run(cluster, &words.concat());
@@ -254,19 +272,27 @@ fn report_check_passes_good_steps(cluster: &Cluster) {
     assert_eq!(ran.stdout.lines().count(), 8);
 }
 
-/// So many ranks say this.
+/// It is said of so many ranks, by one for all.
 fn fails(cluster: &Cluster, options: &[&str], command: &[&str], ranks: usize, part: &str) {
     let ran = check(cluster, options, command);
     assert_eq!(ran.code, Some(1), "{options:?}: {}", ran.stderr);
     let said = ours(&ran.stderr);
     let failed = said.iter().filter(|line| line.contains("check failed") && line.contains(part));
-    assert_eq!(failed.count(), ranks, "{options:?} {part}: {}", ran.stderr);
+    let of: usize = failed.map(|line| ranks_of(line)).sum();
+    assert_eq!(of, ranks, "{options:?} {part}: {}", ran.stderr);
+}
+
+/// How many ranks `check failed: ranks 0-2,5 on HOST: …` is about.
+fn ranks_of(line: &str) -> usize {
+    let Some((_, behind)) = line.split_once("check failed: rank") else { return 1 };
+    let list = behind.trim_start_matches(['s', ' ']).split(' ').next().unwrap();
+    list.parse::<IdSet>().unwrap().count()
 }
 
 fn report_check_finds_what_is_wrong(cluster: &Cluster) {
     let fails = |options: &[&str], ranks, part| fails(cluster, options, &CHECK, ranks, part);
     let step = ["-n4", "--gpus-per-node=4"];
-    fails(&step, 4, "GPUs 0-3 are shared with ranks ");
+    fails(&step, 4, "GPUs 0-3 are shared by ranks 0-3, ");
     let shared = ["-n8", "--gpus-per-node=4", "--gpu-bind=spank"];
     fails(&shared, 8, "and nobody asked for `share`");
     let prolog = cluster.folder().join("prolog.sh");
@@ -289,7 +315,7 @@ fn report_check_finds_what_is_wrong(cluster: &Cluster) {
     self::fails(cluster, &eight, &wrapped, 4, "but is remote to those that it has now");
     let two = ["-n2", "--gpus-per-node=2", "--cpu-bind=map_cpu:0,1", "--gpu-bind=spank:single"];
     let crowded = [&["taskset", "-c", "0"][..], &CHECK].concat();
-    self::fails(cluster, &two, &crowded, 2, "too: 2 ranks on 1 CPU, though there are ");
+    self::fails(cluster, &two, &crowded, 2, "2 ranks are on 1 CPU (0), though there are ");
     let list = [&["env", "CUDA_VISIBLE_DEVICES=0,1,0"][..], &CHECK].concat();
     self::fails(cluster, &two, &list, 2, "has the entry 0 twice, so CUDA shows no GPU");
     let (root, library) = (cluster.folder().join("root"), "nvml/libnvidia-ml.so.1");
@@ -310,7 +336,7 @@ fn report_check_finds_a_node_without_the_plugin(cluster: &Cluster) {
     };
     asked("single", 2);
     // Not bound, not asked for: they share, and that is all.
-    fails(cluster, &step, &CHECK, 2, "GPUs 0-1 are shared with rank ");
+    fails(cluster, &step, &CHECK, 2, "GPUs 0-1 are shared by ranks 0-1, ");
     fails(cluster, &step, &CHECK, 0, "was asked for");
 }
 
