@@ -32,6 +32,7 @@ pub struct Cost {
 }
 
 /// Everything that the solver needs to know of a step.
+#[derive(Debug)]
 pub(super) struct Problem {
     /// For each rank, its row of `numa`.
     pub row_of: Vec<usize>,

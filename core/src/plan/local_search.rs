@@ -5,19 +5,13 @@
 //! smallest `numa`.
 
 use super::cost::Problem;
+use super::exchange::Exchange;
 use super::numa_optimal::NumaOptimal;
 
 /// Work (squared ranks times GPUs) beyond which lists are compared but not
 /// improved: 1024 ranks on 16 GPUs still are. A larger plan is no worse than the
 /// allocation's own order, if that is as near, but exchanges may make it better.
 const WORK: usize = 1 << 24;
-
-/// Rounds over all pairs of ranks after which an improvement stops in any case.
-/// It ends by itself, because each round but the last makes the list better, and
-/// has never taken more than 30 rounds on thousands of random machines with up
-/// to 256 ranks. If it ever took more than these, the list would be better than
-/// its start, but might not withstand every exchange.
-const ROUNDS: usize = 1000;
 
 /// How many squared ranks the starts from different GPUs may amount to: all GPUs
 /// of a node with 56 MIG instances, two with 128 ranks.
@@ -46,8 +40,11 @@ fn best(problem: &Problem, near: &NumaOptimal, mut starts: Vec<Vec<usize>>) -> V
     starts.dedup();
     let improve = |start: Vec<usize>| {
         let small = problem.ranks().pow(2) * problem.hop.len() <= WORK;
-        let list = if small { Exchange::new(problem, near, start).run() } else { start };
-        (problem.links(&list), list)
+        if small {
+            Exchange::new(problem, near, start).run()
+        } else {
+            (problem.links(&start), start)
+        }
     };
     let best = starts.into_iter().map(improve).min();
     // There is always a start.
@@ -117,121 +114,6 @@ fn greedy(problem: &Problem, near: &NumaOptimal, gpu: Option<usize>) -> Vec<usiz
 fn add(sums: &mut [u64], weight: u64, hops: &[u64]) {
     for (sum, hop) in sums.iter_mut().zip(hops) {
         *sum += weight * hop;
-    }
-}
-
-/// A list under improvement.
-struct Exchange<'p> {
-    problem: &'p Problem,
-    near: &'p NumaOptimal,
-    list: Vec<usize>,
-    /// For each rank and GPU, the links cost of the rank to all others if it was
-    /// on that GPU.
-    pull: Vec<Vec<u64>>,
-    device_load: Vec<usize>,
-    class_load: Vec<usize>,
-}
-
-impl<'p> Exchange<'p> {
-    fn new(problem: &'p Problem, near: &'p NumaOptimal, list: Vec<usize>) -> Self {
-        let mut device_load = vec![0; problem.devices()];
-        let mut class_load = vec![0; problem.classes()];
-        for &device in &list {
-            device_load[device] += 1;
-            class_load[problem.class_of[device]] += 1;
-        }
-        let mut pull = vec![vec![0; problem.hop.len()]; list.len()];
-        for (rank, pull) in pull.iter_mut().enumerate() {
-            for (other, &device) in list.iter().enumerate() {
-                let weight = problem.weight[rank.abs_diff(other)];
-                add(pull, weight, &problem.hop[problem.gpu_of[device]]);
-            }
-        }
-        Exchange { problem, near, list, pull, device_load, class_load }
-    }
-
-    /// Improves the list until nothing makes it better any more.
-    fn run(mut self) -> Vec<usize> {
-        for _ in 0..ROUNDS {
-            let mut better = false;
-            for rank in 0..self.list.len() {
-                for other in rank + 1..self.list.len() {
-                    better |= self.try_exchange(rank, other);
-                }
-                for device in 0..self.device_load.len() {
-                    better |= self.try_move(rank, device);
-                }
-            }
-            if !better {
-                break;
-            }
-        }
-        self.list
-    }
-
-    /// Exchanges the devices of two ranks, `a` below `b`, if that is better:
-    /// cheaper, or as cheap and smaller as a list.
-    fn try_exchange(&mut self, a: usize, b: usize) -> bool {
-        let (device_a, device_b) = (self.list[a], self.list[b]);
-        if device_a == device_b || !self.allows(a, device_b) || !self.allows(b, device_a) {
-            return false;
-        }
-        let (gpu_a, gpu_b) = (self.problem.gpu_of[device_a], self.problem.gpu_of[device_b]);
-        let before = self.pull[a][gpu_a] + self.pull[b][gpu_b];
-        // The two ranks' own pair: on each other's place, each would be measured
-        // against the other where it was.
-        let pair = self.problem.weight[b - a] * self.problem.hop[gpu_a][gpu_b];
-        let after = self.pull[a][gpu_b] + self.pull[b][gpu_a] + 2 * pair;
-        if (after, device_b) >= (before, device_a) {
-            return false;
-        }
-        self.put(a, device_b);
-        self.put(b, device_a);
-        true
-    }
-
-    /// Moves a rank to another device, if there is a place and that is better.
-    fn try_move(&mut self, rank: usize, to: usize) -> bool {
-        let from = self.list[rank];
-        let (least, most) = self.problem.load;
-        if self.device_load[to] >= most || self.device_load[from] <= least || from == to {
-            return false;
-        }
-        let class_of = &self.problem.class_of;
-        let (out, into) = (class_of[from], class_of[to]);
-        let fits = out == into
-            || self.class_load[out] > self.near.load[out].0
-                && self.class_load[into] < self.near.load[into].1;
-        let pull = |device: usize| self.pull[rank][self.problem.gpu_of[device]];
-        if !fits || !self.allows(rank, to) || (pull(to), to) >= (pull(from), from) {
-            return false;
-        }
-        self.put(rank, to);
-        true
-    }
-
-    fn allows(&self, rank: usize, device: usize) -> bool {
-        self.near.allowed[self.problem.row_of[rank]][self.problem.class_of[device]]
-    }
-
-    /// Gives a rank a device and keeps the books.
-    fn put(&mut self, rank: usize, to: usize) {
-        let from = std::mem::replace(&mut self.list[rank], to);
-        self.device_load[from] -= 1;
-        self.device_load[to] += 1;
-        self.class_load[self.problem.class_of[from]] -= 1;
-        self.class_load[self.problem.class_of[to]] += 1;
-        let (from, to) = (self.problem.gpu_of[from], self.problem.gpu_of[to]);
-        if from == to {
-            return;
-        }
-        let (hops_from, hops_to) = (&self.problem.hop[from], &self.problem.hop[to]);
-        for (other, pull) in self.pull.iter_mut().enumerate() {
-            let weight = self.problem.weight[rank.abs_diff(other)];
-            for ((pull, from), to) in pull.iter_mut().zip(hops_from).zip(hops_to) {
-                *pull = *pull + weight * to - weight * from;
-            }
-        }
     }
 }
 
@@ -305,7 +187,8 @@ mod tests {
         for (first, step) in (0..8).flat_map(|first| [(first, 1), (first, 3), (first, 5)]) {
             let start: Vec<usize> = (0..8).map(|rank| (first + step * rank) % 8).collect();
             let improved = Exchange::new(&problem, &near, start.clone()).run();
-            stuck += usize::from(problem.links(&improved) > naive);
+            assert_eq!(improved.0, problem.links(&improved.1));
+            stuck += usize::from(improved.0 > naive);
             assert_eq!(problem.links(&best(&problem, &near, vec![start])), naive);
         }
         assert!(stuck > 0, "no start that would show the difference");

@@ -14,6 +14,7 @@
 //! | `numa_optimal` | all plans with the smallest `numa`, described by a few bounds |
 //! | `exact` | the best of those, for up to 8 ranks and 8 devices |
 //! | `local_search` | a good one of those, for anything larger |
+//! | `exchange` | what exchanges of two ranks make of a list |
 //! | `why` | what to tell a user about the outcome |
 //! | `mapping_cost` | what a mapping costs that somebody else has made |
 //!
@@ -22,6 +23,9 @@
 
 mod cost;
 mod exact;
+mod exchange;
+#[cfg(test)]
+mod exchange_tests;
 mod local_search;
 mod mapping_cost;
 mod numa_optimal;
