@@ -490,6 +490,35 @@ fn in_a_container_without_slurm_s_variables_it_says_that_it_cannot_tell() {
 }
 
 #[test]
+fn workers_that_cannot_be_served_are_told_and_strict_does_not_accept_it() {
+    let fake = machine("two-cpu");
+    // As in an image that has the program and not the library.
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("gpubind");
+    fs::copy(PROGRAM, &program).unwrap();
+    let run = |env: &[(&str, &str)], args: &[&str]| {
+        let mut command = Command::new(&program);
+        command.arg("exec").arg("--fsroot").arg(fake.path()).arg("--nvml").arg(fake.library());
+        command.args(args).args(["--", "true"]).env_clear().envs(env.iter().copied());
+        let output = command.output().unwrap();
+        (output.status.code(), stderr(&output))
+    };
+    let line = "cannot read the worker shim where they run";
+    assert_eq!(run(&[], &[]), (Some(0), String::new()));
+    let (code, said) = run(&[], &["--verbose"]);
+    assert!(code == Some(0) && said.contains(line), "{said}");
+    let strict = [("SLURM_GPUBIND", "strict")];
+    let (code, said) = run(&strict, &[]);
+    assert!(code == Some(1) && said.contains(line), "{code:?} {said}");
+    fs::write(folder.path().join("libgpubind_worker.so"), "").unwrap();
+    assert!(!run(&[], &["--verbose"]).1.contains(line));
+    // One device has no workers.
+    fs::remove_file(folder.path().join("libgpubind_worker.so")).unwrap();
+    let worker = [("LOCAL_RANK", "1"), ("LOCAL_WORLD_SIZE", "2"), strict[0]];
+    assert_eq!(run(&worker, &[]), (Some(0), String::new()));
+}
+
+#[test]
 fn a_dry_run_prints_what_a_run_would_change() {
     let fake = machine("two-cpu");
     let env = [

@@ -16,10 +16,12 @@ pub(super) enum Arming {
     Armed { record: String, preload: OsString },
     /// It should, and cannot read the shim's file, or starts in a root that cannot be
     /// looked into beforehand.
-    NoShim,
-    /// It has no use for the shim but to get back what a container's image overwrites, and
-    /// cannot have it.
-    Overwritten,
+    NoShim {
+        /// Whether its workers see all of its devices therefore.
+        is_unserved: bool,
+        /// Whether what a container's image overwrites is not given back.
+        is_overwritten: bool,
+    },
     /// It need not: what it starts has nothing to be given or spared.
     Unneeded,
 }
@@ -39,15 +41,15 @@ pub(super) fn arm(
     let shares = rank.settings.mode == Mode::Auto && share > 1;
     let has_ranks = rank.settings.mode == Mode::Auto && rank.most_tasks == 1 && !ranks.is_empty();
     let serves = shares || has_ranks;
-    if !rank.settings.workers || !(serves || rank.is_before_container) {
+    if !serves && !rank.is_before_container {
         return Arming::Unneeded;
     }
     let contained = (rank.env)(variables::OCI_CONTAINER).is_some_and(|bundle| !bundle.is_empty());
-    let Some(shim) = rank.worker.filter(|_| !contained) else {
-        return match (shares, rank.is_before_container) {
-            (true, _) => Arming::NoShim,
-            (false, true) => Arming::Overwritten,
+    let wanted = rank.settings.workers;
+    let Some(shim) = rank.worker.filter(|_| wanted && !contained) else {
+        return match (shares && wanted, rank.is_before_container) {
             (false, false) => Arming::Unneeded,
+            (is_unserved, is_overwritten) => Arming::NoShim { is_unserved, is_overwritten },
         };
     };
     let record = Record {

@@ -212,8 +212,10 @@ fn of_plan(rank: &Rank, plan: &Plan, warnings: &mut Vec<Warning>) -> Option<Edit
             set.push((variables::WORKERS, record));
             preload = Some(value);
         }
-        Arming::NoShim => notes.push(Warning::NoShim),
-        Arming::Overwritten => notes.push(Warning::Overwritten),
+        Arming::NoShim { is_unserved, is_overwritten } => {
+            notes.extend(is_unserved.then_some(Warning::NoShim));
+            notes.extend(is_overwritten.then_some(Warning::Overwritten));
+        }
         Arming::Unneeded => {}
     }
     let report = report(rank, &own, text, why);

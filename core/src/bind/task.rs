@@ -187,8 +187,7 @@ fn of_devices(task: &Task, settings: &Settings, lists: &GpuLists, local_rank: us
     });
     let skip = Decision { allocation: Some(allocation), ..Decision::skip(task) };
     let notes = outcome.edits.as_ref().map_or(&[][..], |edits| &edits.notes);
-    let is_grave = |it: &&Warning| matches!(it, Warning::NoShim | Warning::Overwritten);
-    let mut grave = outcome.warnings.iter().chain(notes.iter().filter(is_grave));
+    let mut grave = outcome.warnings.iter().chain(notes.iter().filter(|it| it.is_grave()));
     if let Some(warning) = grave.next().filter(|_| settings.strict) {
         return Decision { failure: Some(warning.to_string()), ..skip };
     }

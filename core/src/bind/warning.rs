@@ -152,3 +152,11 @@ pub enum Warning {
         step: usize,
     },
 }
+
+impl Warning {
+    /// Whether it keeps some programs from being bound as asked, for which `strict` ends
+    /// all: what a program is nobody knows beforehand. Only for [`super::Edits::notes`].
+    pub fn is_grave(&self) -> bool {
+        matches!(self, Warning::NoShim | Warning::Overwritten)
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::node::Roots;
+use crate::node::{Roots, read_small};
 use crate::variables;
 
 /// What makes pyxis start or join a container (args.c, pyxis_args_enabled): an option of
@@ -15,7 +15,7 @@ const MOUNTS: &str = "etc/enroot/mounts.d/50-gpubind.fstab";
 
 /// Whether enroot brings this file of gpubind's into each container.
 pub fn is_mounted_by_enroot(roots: &Roots, file: &Path) -> bool {
-    let text = std::fs::read_to_string(roots.fsroot().join(MOUNTS)).unwrap_or_default();
+    let text = read_small(&roots.fsroot().join(MOUNTS)).unwrap_or_default();
     is_mounted(&text, file)
 }
 

@@ -232,7 +232,9 @@ fn is_in_container(roots: &Roots) -> bool {
 /// Says what the user should know: once for all processes of the node, and for each
 /// where `verbose` was asked for.
 fn tell(outcome: &Outcome, rank_info: &RankInfo, settings: &Settings) -> Result<(), ExecError> {
-    if let Some(warning) = outcome.warnings.first().filter(|_| settings.strict) {
+    let notes = outcome.edits.as_ref().map_or(&[][..], |edits| &edits.notes);
+    let mut grave = outcome.warnings.iter().chain(notes.iter().filter(|it| it.is_grave()));
+    if let Some(warning) = grave.next().filter(|_| settings.strict) {
         return Err(ExecError::Strict(warning.clone()));
     }
     if rank_info.local_rank == 0 {
@@ -240,6 +242,9 @@ fn tell(outcome: &Outcome, rank_info: &RankInfo, settings: &Settings) -> Result<
     }
     if !settings.verbose {
         return Ok(());
+    }
+    if rank_info.local_rank == 0 {
+        notes.iter().for_each(|note| say(&note.to_string()));
     }
     let rank = rank_info.rank.map_or_else(String::new, |rank| format!("rank {rank} "));
     let from = match rank_info.source {

@@ -46,6 +46,15 @@ int slurm_spank_init(void *spank, int argc, char **argv)
 	return spank_option_register(spank, &option);
 }
 
+/* Options come first (args.c, pyxis_args_check_environment_variables). */
+int slurm_spank_init_post_opt(void *spank, int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	if (!*image && spank_getenv(spank, "PYXIS_CONTAINER_IMAGE", image, sizeof image))
+		*image = 0;
+	return 0;
+}
+
 /* Calls with each line of a file, without its end; nothing where there is no file. */
 static int each_line(const char *file, int (*with)(void *, char *), void *spank)
 {

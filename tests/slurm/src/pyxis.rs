@@ -15,6 +15,7 @@ pub const TESTS: &[Test] = tests! {
         an_image_of_pytorch_finds_its_gpu_as_local_rank_0,
         a_local_rank_of_the_user_stays_in_other_images,
         variables_of_the_image_do_not_win,
+        an_image_that_the_environment_names,
         workers_in_a_container_have_one_gpu_each,
         nothing_is_said_where_the_shim_is_not_in_the_image,
         a_step_without_a_container_is_bound_as_ever;
@@ -230,6 +231,23 @@ fn variables_of_the_image_do_not_win(cluster: &Cluster) {
         let different = lists.iter().collect::<std::collections::BTreeSet<_>>().len();
         assert_eq!(different, if items == "ordered" { 1 } else { 4 }, "{lists:?}");
     }
+}
+
+fn an_image_that_the_environment_names(cluster: &Cluster) {
+    let image = Image::new(cluster, &["CUDA_VISIBLE_DEVICES=0"]).with_shim(cluster);
+    let variables = image.options.iter().map(|option| {
+        let (name, value) = option.split_once('=').unwrap();
+        match name {
+            "--container-image" => ("PYXIS_CONTAINER_IMAGE", value),
+            _ => ("PYXIS_CONTAINER_MOUNTS", value),
+        }
+    });
+    let (tasks, stderr) =
+        cluster.tasks_with(&variables.collect::<Vec<_>>(), &[&["-Q"], &RANKS[..]].concat());
+    assert_eq!(stderr, "");
+    let mut gpus = each(&tasks, "CUDA_VISIBLE_DEVICES");
+    gpus.sort_unstable();
+    assert_eq!(gpus, ["0", "1", "2", "3"]);
 }
 
 fn workers_in_a_container_have_one_gpu_each(cluster: &Cluster) {
