@@ -77,7 +77,10 @@ fn messages() -> Vec<Message> {
         let file = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
         let text = fs::read_to_string(&path).unwrap();
         // Tests stand at the end of a file.
-        let code = text.split("#[cfg(test)]\nmod ").next().unwrap();
+        // Not at one that is in a file of its own.
+        let mut tests = text.match_indices("#[cfg(test)]\nmod ").map(|(at, _)| &text[at..]);
+        let tests = tests.find(|rest| rest.lines().nth(1).is_some_and(|line| line.ends_with('{')));
+        let code = &text[..text.len() - tests.map_or(0, str::len)];
         let code: String = code
             .lines()
             .filter(|line| !line.trim_start().starts_with("//"))
