@@ -10,6 +10,18 @@ readonly root stage
 
 say() { printf '%s\n' "$*" >&2; }
 
+# step TEXT: says what begins now, and how long the step before has taken.
+step() {
+    steps_end
+    step_name=$* step_began=$SECONDS
+    say "== $step_name ($(date +%T))"
+}
+
+steps_end() {
+    [ -z "${step_name-}" ] || say "   $((SECONDS - step_began)) s"
+    step_name=''
+}
+
 die() {
     printf '%s: %s\n' "$(basename "$0")" "$*" >&2
     exit 1

@@ -3,9 +3,14 @@
 # Builds what a node needs and puts it in one place, target/stage. Sourced,
 # never run.
 
+# build_stage [PROFILE]: release, as it is shipped; or dev, as cargo test has it, in a
+# fraction of the time.
 build_stage() {
-    [ -d "$stage" ] || say "building gpubind (the first time takes some minutes)"
-    build_release gpubind spank-gpubind fake-nvml gpubind-worker spank-host
+    if [ "${1-release}" = dev ]; then
+        build_dev gpubind spank-gpubind fake-nvml spank-host
+    else
+        build_release gpubind spank-gpubind fake-nvml gpubind-worker spank-host
+    fi
     as_root mkdir -p "$stage"
     stage_file "$built/gpubind" gpubind
     stage_file "$built/libspank_gpubind.so" spank_gpubind.so
@@ -33,9 +38,26 @@ build_release() {
         profile=release
         # Without unwinding, which the plugin needs: a profile of its own.
         [ "$package" != gpubind-worker ] || profile=worker
-        (cd "$root" && cargo build --quiet --profile "$profile" -p "$package") ||
-            die "cargo build -p $package failed"
+        build "$profile" -p "$package"
     done
+}
+
+# build_dev PACKAGE...: all at once, and the worker shim, whose profile is its own.
+build_dev() {
+    local package packages=()
+    need_rust
+    built=${CARGO_TARGET_DIR:-$root/target}/debug
+    built_worker=${CARGO_TARGET_DIR:-$root/target}/worker
+    for package in "$@"; do packages+=(-p "$package"); done
+    build dev "${packages[@]}"
+    build worker -p gpubind-worker
+}
+
+# build PROFILE WORD...: cargo's progress is for people.
+build() {
+    local quiet=(--quiet)
+    [ ! -t 2 ] || quiet=()
+    (cd "$root" && cargo build "${quiet[@]}" --profile "$@") || die "cargo build ${*:2} failed"
 }
 
 # Renames into place: a running slurmstepd may still map the file that is there.
