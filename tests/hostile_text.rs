@@ -251,7 +251,7 @@ proptest! {
     fn rank_variables(values in proptest::collection::vec(either(&["0", "7", "4(x2),3", "RANK,LOCAL_RANK", "done"], LISTS), 1..8)) {
         // Each variable has one of these values, whichever it is.
         let env = |name: &str| values.get(name.len() % (values.len() + 1)).cloned();
-        let found = soon(|| rank_info(&env));
+        let found = soon(|| rank_info(1, &env));
         prop_assert!(found.local_size.is_none_or(|size| size > found.local_rank && size <= 4096));
         let _ = soon(|| step_gpu_count(&env));
     }

@@ -49,6 +49,21 @@ install_containers() {
     apt_install_idle "${missing[@]}"
 }
 
+# submitit from PyPI, for the end-to-end tests: in a folder that any Python here or in
+# another Debian's system finds by PYTHONPATH, since it has no compiled parts.
+submitit_version=1.5.4
+install_submitit() {
+    local folder=$root/target/tools/submitit
+    [ ! -e "$folder/submitit-$submitit_version.dist-info" ] || return 0
+    python3 -m ensurepip --version >/dev/null 2>&1 && python3 -m venv --help >/dev/null 2>&1 ||
+        apt_install_idle python3-venv
+    say "installing submitit $submitit_version from PyPI"
+    rm -rf "$folder" "$folder.venv"
+    python3 -m venv "$folder.venv"
+    "$folder.venv/bin/pip" install --quiet --target "$folder" "submitit==$submitit_version"
+    rm -rf "$folder.venv"
+}
+
 # The oldest Rust that builds this; Cargo.toml says the same to cargo.
 oldest_rust=1.85
 

@@ -176,6 +176,8 @@ variables! {
             "the task's number in the step";
         LOCAL_ID = "SLURM_LOCALID", set by "Slurm", read by "plugin, program":
             "the task's number on its node";
+        TASK_PID = "SLURM_TASK_PID", set by "Slurm", read by "program":
+            "the task's own process, which is no launcher's worker whatever the job exports";
         NODE_ID = "SLURM_NODEID", set by "Slurm", read by "plugin, program":
             "the node's number in the step";
         STEP_NUM_TASKS = "SLURM_STEP_NUM_TASKS", set by "Slurm", read by "plugin, program":

@@ -77,7 +77,7 @@ fn carry_out(spank: &Spank, decision: &Decision, env: Env) -> Option<End> {
     if let Some(allocation) = &decision.allocation {
         tracing::debug!("the step's devices: {allocation:?}");
     }
-    decision.once.iter().for_each(|line| log::user(line));
+    decision.once.iter().chain(&decision.own).for_each(|line| log::user(line));
     if let Some(failure) = &decision.failure {
         if !failure.is_empty() {
             log::error(&format!("strict: {failure}"));

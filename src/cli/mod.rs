@@ -10,6 +10,7 @@ mod host;
 mod log;
 mod machine_args;
 mod output;
+mod peers;
 mod plan;
 mod report;
 mod site_policy;

@@ -13,7 +13,7 @@ use super::device_lists::OTHER_MAKERS;
 use super::inherited::{GPUBIND_VARS, inherited, preload_without_shim};
 use super::locality::{Locality, numa_list};
 use super::rank::Rank;
-use super::rank_variables::{is_free, local_rank_to_come, note, rank_variables};
+use super::rank_variables::{contradicted, is_free, local_rank_to_come, note, rank_variables};
 use super::report::{RankReport, describe};
 use super::visible::{join, ordinals, visible};
 use super::warning::Warning;
@@ -33,6 +33,8 @@ pub struct Edits {
     /// What concerns some programs only: [`Warning::NoShim`] those that are launchers,
     /// [`Warning::SeveralInstances`] those that are none. `verbose` says it.
     pub notes: Vec<Warning>,
+    /// What is to be said by this rank, whichever it is.
+    pub own_warning: Option<Warning>,
     /// What the rank got.
     pub report: RankReport,
 }
@@ -219,7 +221,8 @@ fn of_plan(rank: &Rank, plan: &Plan, warnings: &mut Vec<Warning>) -> Option<Edit
         Arming::Unneeded => {}
     }
     let report = report(rank, &own, text, why);
-    Some(Edits { set, preload, notes, report })
+    let own_warning = contradicted(rank, own.len());
+    Some(Edits { set, preload, notes, own_warning, report })
 }
 
 /// CUDA uses one MIG instance in a process, whatever the list says (MIG user guide,

@@ -5,9 +5,10 @@ use std::ffi::{OsStr, OsString};
 use gpubind_shim_core::record::without_shim;
 
 use crate::request::Change;
+use crate::step::is_noted;
 use crate::variables;
 
-use super::rank_variables::{RANK_VARIABLES, is_set_by_gpubind};
+use super::rank_variables::RANK_VARIABLES;
 
 /// What tells logs, scripts and gpubind itself about a rank's own devices.
 pub(super) const GPUBIND_VARS: [&str; 9] = [
@@ -26,8 +27,7 @@ pub(super) const GPUBIND_VARS: [&str; 9] = [
 /// worker shim's record, and those rank variables that still have the value that gpubind
 /// gave them. A value that the user has set since stays.
 pub fn inherited(env: &dyn Fn(&str) -> Option<String>) -> Vec<Change> {
-    let is_stale =
-        |name: &&str| env(name).is_some_and(|value| is_set_by_gpubind(name, &value, env));
+    let is_stale = |name: &&str| env(name).is_some_and(|value| is_noted(env, name, &value));
     let noted = RANK_VARIABLES.into_iter().chain([variables::CUDA_DEVICE_ORDER]);
     let ranks = noted.filter(is_stale);
     let own = GPUBIND_VARS.into_iter().chain([variables::RANK_VARIABLES_SET, variables::WORKERS]);

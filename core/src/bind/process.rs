@@ -27,6 +27,8 @@ pub struct Process<'a> {
     pub rank_info: &'a RankInfo,
     /// Its own CPUs.
     pub cpus: &'a IdSet,
+    /// Those of all of Slurm's tasks on this node, where they have told each other.
+    pub task_cpus: Option<&'a [IdSet]>,
     /// What was asked for.
     pub settings: &'a Settings,
     /// Devices that the admin keeps from all.
@@ -81,8 +83,8 @@ pub fn skip_reason(
 ///
 /// * its devices are those that its CUDA_VISIBLE_DEVICES names, as CUDA understands
 ///   that, else all that it can reach;
-/// * tasks of Slurm's know each other's CPUs from SLURM_CPU_BIND_LIST; of a launcher's
-///   workers each knows but its own, so none counts;
+/// * tasks of Slurm's know each other's CPUs from SLURM_CPU_BIND_LIST, or have told each
+///   other; of a launcher's workers each knows but its own, so none counts;
 /// * a list that gpubind has given to the task above is in plan order already: rank r
 ///   takes entry r, modulo its length.
 pub fn edits_for_process(process: &Process) -> Outcome {
@@ -211,7 +213,10 @@ fn cpus(process: &Process, count: usize) -> Vec<IdSet> {
     }
     let numa = process.node.map_or(&[][..], |node| node.numa.as_slice());
     match process.rank_info.source {
-        RankSource::Slurm => listed_cpus(process.env, count, numa).ok(),
+        RankSource::Slurm => {
+            let announced = process.task_cpus.filter(|sets| sets.len() == count);
+            announced.map(<[_]>::to_vec).or_else(|| listed_cpus(process.env, count, numa).ok())
+        }
         RankSource::Launcher(_) | RankSource::Alone => None,
     }
     .unwrap_or_else(|| vec![IdSet::default(); count])

@@ -1,9 +1,11 @@
 //! RANK, WORLD_SIZE and the like, for programs that read `env://`.
 
 use crate::request::LocalRank;
+use crate::step::{contradiction, is_noted};
 use crate::variables;
 
 use super::rank::Rank;
+use super::warning::Warning;
 
 /// What an unmodified `env://` program reads.
 pub(super) const RANK_VARIABLES: [&str; 7] = [
@@ -28,11 +30,7 @@ pub(super) fn rank_variables(
     share: usize,
     seen: usize,
 ) -> Vec<(&'static str, String)> {
-    let wanted = match rank.settings.said.rank_env {
-        Some(on) => on,
-        // A task that keeps a share is no rank; its children may be.
-        None => rank.settings.asked && share == 1 && (rank.env)(SUBMITIT).is_none(),
-    };
+    let wanted = is_wanted(rank, share);
     let others = of_another_plugin(rank, seen);
     let Some(ranks) = rank.ranks.filter(|_| wanted) else { return Vec::from_iter(others) };
     let local_rank = if is_virtual(rank, seen) { 0 } else { rank.local_rank };
@@ -74,6 +72,22 @@ pub(super) fn local_rank_to_come(rank: &Rank, seen: usize) -> Option<(&'static s
     is_coming.then(|| (variables::LOCAL_RANK, "0".to_owned()))
 }
 
+fn is_wanted(rank: &Rank, share: usize) -> bool {
+    match rank.settings.said.rank_env {
+        Some(on) => on,
+        // A task that keeps a share is no rank; its children may be.
+        None => rank.settings.asked && share == 1 && (rank.env)(SUBMITIT).is_none(),
+    }
+}
+
+/// The user's own rank variables, where they cannot be this rank's. The first task of a
+/// node that finds it speaks for all.
+pub(super) fn contradicted(rank: &Rank, share: usize) -> Option<Warning> {
+    let is_rank = share == 1 && is_wanted(rank, share) && rank.ranks.is_some();
+    let found = is_rank.then(|| contradiction(rank.env)).flatten()?;
+    found.is_first().then_some(Warning::RanksContradict { found })
+}
+
 /// The note of the variables that gpubind sets here and that a step inside must not take
 /// for the user's.
 pub(super) fn note(set: &[(&'static str, String)]) -> Option<(&'static str, String)> {
@@ -83,15 +97,5 @@ pub(super) fn note(set: &[(&'static str, String)]) -> Option<(&'static str, Stri
 
 /// Whether a variable is unset, or is still what an outer step's gpubind has set.
 pub(super) fn is_free(name: &str, env: &dyn Fn(&str) -> Option<String>) -> bool {
-    env(name).is_none_or(|value| is_set_by_gpubind(name, &value, env))
-}
-
-/// Whether gpubind has set the variable to this value.
-pub(super) fn is_set_by_gpubind(
-    name: &str,
-    value: &str,
-    env: &dyn Fn(&str) -> Option<String>,
-) -> bool {
-    let note = env(variables::RANK_VARIABLES_SET).unwrap_or_default();
-    note.split(',').filter_map(|entry| entry.split_once('=')).any(|pair| pair == (name, value))
+    env(name).is_none_or(|value| is_noted(env, name, &value))
 }

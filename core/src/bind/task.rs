@@ -65,6 +65,8 @@ pub struct Decision {
     pub preload: Option<OsString>,
     /// Lines for the user, once per node.
     pub once: Vec<String>,
+    /// A line for the user from this task, whichever it is.
+    pub own: Option<String>,
     /// What `verbose` says of the task: what it got.
     pub got: Option<String>,
     /// Why the task must not run, under `strict`.
@@ -209,7 +211,8 @@ fn of_devices(task: &Task, settings: &Settings, lists: &GpuLists, local_rank: us
 }
 
 fn apply(decision: &mut Decision, edits: Edits, verbose: bool) {
-    let Edits { set, preload, report, .. } = edits;
+    let Edits { set, preload, report, own_warning, .. } = edits;
+    decision.own = own_warning.map(|warning| format!("warning: {warning}"));
     // What is set again need not be taken away first.
     decision.changes.retain(|(name, _)| !set.iter().any(|(again, _)| again == name));
     decision.changes.extend(set.into_iter().map(|(name, value)| (name.to_owned(), Some(value))));

@@ -1,5 +1,6 @@
 //! What a user should know once per node; under `strict`, why a task fails.
 
+use crate::step::Contradiction;
 use crate::words::count;
 
 /// Something that keeps a step from being bound as asked.
@@ -135,6 +136,15 @@ pub enum Warning {
     /// A machine without GPUs, or none that the process can reach.
     #[error("this process can reach no GPU; the environment stays as it is")]
     NoGpu,
+    /// Rank variables that were exported before the step began.
+    #[error(
+        "{found}: exported before srun, these are the same in all tasks; the GPUs follow Slurm's \
+         numbers (without the export, each task gets its own)"
+    )]
+    RanksContradict {
+        /// Which, and what they contradict.
+        found: Contradiction,
+    },
     /// UUIDs were asked for and are not known.
     #[error("ids=uuid: the UUIDs of this node's GPUs are unknown; they are written as indices")]
     UuidUnknown,

@@ -7,6 +7,7 @@
 mod affinity;
 mod allocation;
 mod container;
+mod contradiction;
 mod cpu_bind;
 mod rank_info;
 mod ranks;
@@ -16,11 +17,12 @@ mod slots;
 pub use affinity::Affinity;
 pub use allocation::{Allocation, Entry, GpuLists};
 pub use container::{CONTAINER_OPTIONS, is_mounted_by_enroot};
+pub use contradiction::{Contradiction, contradiction};
 pub use cpu_bind::{CpuBindError, listed_cpus, task_cpus};
 pub use gpubind_shim_core::{LAUNCHERS, Launcher};
 pub use rank_info::{
-    MAX_TASKS, RankInfo, RankSource, WORKER, is_worker, most_tasks, rank_info, step_gpu_count,
-    task, task_ranks,
+    MAX_TASKS, RankInfo, RankSource, WORKER, is_noted, is_worker, most_tasks, rank_info,
+    step_gpu_count, task, task_ranks,
 };
 pub use ranks::{Ranks, master_port};
 pub use reach::{Access, Reach, cpus_of, own_cpus, reach};

@@ -52,7 +52,7 @@ impl RankInfo {
     }
 }
 
-type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(super) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Tells a process, and all below it, that it is a launcher's worker and has its
 /// device: nothing is left to do there, and its number is in [`variables::BOUND_LOCAL_RANK`]
@@ -64,10 +64,13 @@ pub fn is_worker(env: Env) -> bool {
     env(WORKER.0).as_deref() == Some(WORKER.1)
 }
 
-/// Reads where the process stands: by the first launcher's variable that is set, else
-/// by Slurm's, else it is alone.
-pub fn rank_info(env: Env) -> RankInfo {
-    let launched = LAUNCHERS.iter().find_map(|launcher| launched(launcher, env));
+/// Reads where a process stands: by the first launcher's variable that is set, else
+/// by Slurm's, else it is alone. A process that slurmstepd has started itself is nobody's
+/// worker, whatever its job has exported.
+pub fn rank_info(process: u32, env: Env) -> RankInfo {
+    let is_task = number(env, variables::TASK_PID) == Some(process) && task(env).is_some();
+    let launchers = if is_task { &[][..] } else { &LAUNCHERS[..] };
+    let launched = launchers.iter().find_map(|launcher| launched(launcher, env));
     let launched = launched.filter(|found| !is_slurms(found, env));
     launched.or_else(|| task(env)).unwrap_or(RankInfo {
         local_rank: 0,
@@ -185,15 +188,20 @@ fn is_slurms(found: &RankInfo, env: Env) -> bool {
         && world == env(variables::STEP_NUM_TASKS)
 }
 
-fn number<N: std::str::FromStr>(env: Env, name: &str) -> Option<N> {
+/// Whether gpubind has set the variable to this value, in this step or in an outer one.
+pub fn is_noted(env: Env, name: &str, value: &str) -> bool {
+    let note = env(variables::RANK_VARIABLES_SET).unwrap_or_default();
+    note.split(',').filter_map(|entry| entry.split_once('=')).any(|pair| pair == (name, value))
+}
+
+pub(super) fn number<N: std::str::FromStr>(env: Env, name: &str) -> Option<N> {
     env(name)?.trim().parse().ok()
 }
 
 /// Whether a node can have so many ranks, this one among them: a number that somebody has
 /// made up must not fill the memory.
 fn is_size(size: usize, local_rank: usize) -> bool {
-    const MOST: usize = 4096;
-    size > local_rank && size <= MOST
+    size > local_rank && size <= MAX_TASKS
 }
 
 /// The number of tasks on a node of a step, from a list such as `4(x2),3`: 4 tasks on
@@ -217,8 +225,10 @@ fn tasks_on(list: &str, node: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
+    const PROCESS: u32 = 77;
+
     fn of(variables: &[(&str, &str)]) -> RankInfo {
-        rank_info(&|name| {
+        rank_info(PROCESS, &|name| {
             let found = variables.iter().find(|(set, _)| *set == name);
             found.map(|(_, value)| (*value).to_owned())
         })
@@ -252,6 +262,16 @@ mod tests {
         }
         let both = [("OMPI_COMM_WORLD_LOCAL_RANK", "1"), ("LOCAL_RANK", "2")];
         assert_eq!(told(&both), (2, None, None, "torchrun".into()));
+    }
+
+    #[test]
+    fn the_process_that_slurm_has_started_is_no_launcher_s() {
+        let exported = [("LOCAL_RANK", "0"), ("RANK", "0"), ("WORLD_SIZE", "4")];
+        let with_pid = |pid| told(&[&exported[..], &TASK, &[("SLURM_TASK_PID", pid)]].concat());
+        assert_eq!(with_pid("77"), (1, Some(3), Some(9), "Slurm".into()));
+        assert_eq!(with_pid("76").3, "torchrun");
+        let no_task = [&exported[..], &[("SLURM_TASK_PID", "77")]].concat();
+        assert_eq!(told(&no_task).3, "torchrun", "in a batch script");
     }
 
     #[test]

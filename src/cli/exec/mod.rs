@@ -1,6 +1,7 @@
 //! `gpubind exec`: binds this process, then becomes the command. What this machine's
-//! admin has set for it is in `site`.
+//! admin has set for it is in `site`, the CPUs that the step's tasks have in `cpus`.
 
+mod cpus;
 mod site;
 
 use std::collections::BTreeMap;
@@ -18,10 +19,11 @@ use super::ending::{CommandError, USAGE, complain, warn};
 use super::host::host;
 use super::machine_args::MachineArgs;
 use super::output;
+use cpus::{TaskCpus, task_cpus};
 use gpubind_core::bind::{
     Outcome, Process, Shim, SkipReason, Warning, edits_for_process, skip_reason,
 };
-use gpubind_core::node::Roots;
+use gpubind_core::node::{IdSet, Roots};
 use gpubind_core::request::{Request, RequestError, request_of_process};
 use gpubind_core::site::{EffectiveSettings, Settings, Site};
 use gpubind_core::step::{RankInfo, RankSource, Reach, own_cpus, rank_info, reach};
@@ -149,7 +151,7 @@ pub fn run(args: &ExecArgs, out: &mut dyn Write) -> Result<ExitCode, CommandErro
 /// What binding changes in this process's environment.
 fn changes(args: &ExecArgs) -> Result<Changes, ExecError> {
     let env = |name: &str| env::var(name).ok();
-    let rank_info = rank_info(&env);
+    let rank_info = rank_info(process::id(), &env);
     let site = site::site(&args.machine.roots(), &env).unwrap_or_else(|error| {
         if rank_info.local_rank == 0 {
             say(&format!("warning: {error}"));
@@ -198,11 +200,24 @@ fn bind(args: &ExecArgs, rank_info: &RankInfo, settings: &Settings, site: &Site)
         Ok(node) => reach(node, &args.machine.roots().dev()),
         Err(_) => Reach::default(),
     };
+    let env = |name: &str| env::var(name).ok();
+    let cpus = own_cpus();
+    let announced = match node.as_ref().map(|node| task_cpus(rank_info, &cpus, node, &env)) {
+        Ok(TaskCpus::Announced(sets)) => Some(sets),
+        Ok(TaskCpus::NoReply(ranks)) => {
+            if rank_info.local_rank == 0 {
+                say(&no_reply(&ranks));
+            }
+            None
+        }
+        Ok(TaskCpus::Slurms) | Err(_) => None,
+    };
     edits_for_process(&Process {
         node: node.as_ref().map_err(String::as_str),
         reach: &reach,
         rank_info,
-        cpus: &own_cpus(),
+        cpus: &cpus,
+        task_cpus: announced.as_deref(),
         settings,
         exclude: &site.exclude,
         // The command has this process's number.
@@ -210,8 +225,16 @@ fn bind(args: &ExecArgs, rank_info: &RankInfo, settings: &Settings, site: &Site)
         is_in_step: is_in_step(),
         is_in_container: is_in_container(&args.machine.roots()),
         preload: env::var_os(variables::LD_PRELOAD).as_deref(),
-        env: &|name| env::var(name).ok(),
+        env: &env,
     })
+}
+
+fn no_reply(ranks: &[usize]) -> String {
+    let ranks: IdSet = ranks.iter().copied().collect();
+    format!(
+        "warning: a script has changed this task's CPUs, and gpubind exec of local ranks {ranks} \
+         has not said theirs; GPUs are planned by the CPUs that Slurm has given"
+    )
 }
 
 /// Whether the process is in a step: Slurm's variables say so, or the cgroup that
@@ -240,6 +263,8 @@ fn tell(outcome: &Outcome, rank_info: &RankInfo, settings: &Settings) -> Result<
     if rank_info.local_rank == 0 {
         outcome.warnings.iter().for_each(|warning| say(&format!("warning: {warning}")));
     }
+    let own = outcome.edits.iter().filter_map(|edits| edits.own_warning.as_ref());
+    own.for_each(|warning| say(&format!("warning: {warning}")));
     if !settings.verbose {
         return Ok(());
     }

@@ -4,7 +4,7 @@ use gpubind_core::bind::{Locality, SkipReason, skip_reason};
 use gpubind_core::plan::Why;
 use gpubind_core::request::{LocalRank, Mode, Request, request_of_process};
 use gpubind_core::site::Settings;
-use gpubind_core::step::{RankInfo, RankSource, names, step_gpu_count, task};
+use gpubind_core::step::{RankInfo, RankSource, contradiction, names, step_gpu_count, task};
 use gpubind_core::variables;
 use gpubind_core::words::count;
 
@@ -28,6 +28,7 @@ impl Inspected<'_> {
         wrong.extend(self.emptied());
         wrong.extend(self.unbound());
         wrong.extend(self.changed());
+        wrong.extend(self.contradicted());
         if !self.report.is_known {
             wrong.push("the node's GPUs are unknown, so the rest cannot be checked".to_owned());
             return wrong;
@@ -79,6 +80,13 @@ impl Inspected<'_> {
             "gpubind was asked for ({name}={asked}), but has not bound this task: is the \
              plugin loaded on this node? `gpubind check` there says so"
         ))
+    }
+
+    /// Rank variables that are another task's, in one of Slurm's own processes.
+    fn contradicted(&self) -> Option<String> {
+        let is_task = self.rank_info.source == RankSource::Slurm;
+        let found = is_task.then(|| contradiction(self.env)).flatten()?;
+        Some(format!("{found}: exported before srun, these are the same in all tasks"))
     }
 
     /// A list that gpubind has set, and something else has changed.

@@ -6,10 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::alone::Inspected;
-use super::exchange::exchange;
 use super::gather::Report;
-use super::peers::{self, peer_group};
 use crate::cli::ending::warn;
+use crate::cli::peers::{self, exchange, peer_group};
 use gpubind_core::node::IdSet;
 use gpubind_core::step::{RankInfo, cpus_of};
 use gpubind_core::variables;

@@ -6,7 +6,6 @@
 //! | `table` | the same as a line for people |
 //! | `alone` | what is wrong with it, whatever the others have |
 //! | `check` | the same, and what is wrong between the ranks of the node |
-//! | `peers`, `exchange` | which ranks of the node belong together, and how they compare |
 //! | `together` | the reports of all of them |
 //! | `merge` | the reports of a whole step, from the lines that they print |
 //! | `step`, `step_table` | the ranks of a step, sorted, counted, as one table |
@@ -15,10 +14,8 @@
 
 mod alone;
 mod check;
-mod exchange;
 mod gather;
 mod merge;
-mod peers;
 mod step;
 mod step_table;
 mod table;
@@ -115,7 +112,7 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<ExitCode, CommandEr
         return show(args, merge::read(file).map_err(ReportError::Merge)?, out);
     }
     let env = |name: &str| env::var(name).ok();
-    let rank_info = rank_info(&env);
+    let rank_info = rank_info(std::process::id(), &env);
     let report = own_report(args, &rank_info);
     let time = Duration::from_secs(args.wait);
     let check = args.check.then(|| check::check(&report, &rank_info, time, &env)).transpose();

@@ -5,9 +5,8 @@ use std::io;
 use std::time::Duration;
 
 use super::CheckedReport;
-use super::exchange::exchange;
-use super::peers::{self, peer_group};
 use crate::cli::ending::warn;
+use crate::cli::peers::{self, exchange, peer_group};
 use gpubind_core::step::RankInfo;
 
 /// The reports of this node's ranks, where this is the first of those that have answered;

@@ -27,6 +27,7 @@ mod never_worse;
 mod pyxis;
 mod quiet;
 mod requests;
+mod scripts;
 mod site;
 mod symbols;
 mod tools;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         command_lines::TESTS,
         modes::TESTS,
         never_worse::TESTS,
+        scripts::TESTS,
         kinds_of_steps::TESTS,
         allocation::TESTS,
         cpu_sets::TESTS,

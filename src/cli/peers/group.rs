@@ -84,7 +84,7 @@ fn is_same_rank(process: u32, own: &RankInfo) -> bool {
     let environment = String::from_utf8_lossy(&environment);
     let variables: HashMap<&str, &str> =
         environment.split('\0').filter_map(|variable| variable.split_once('=')).collect();
-    let found = rank_info(&|name| variables.get(name).map(|value| (*value).to_owned()));
+    let found = rank_info(process, &|name| variables.get(name).map(|value| (*value).to_owned()));
     (found.source, found.local_rank, found.local_size)
         == (own.source, own.local_rank, own.local_size)
 }
@@ -112,7 +112,7 @@ mod tests {
             let found = variables.iter().rev().find(|(set, _)| *set == name);
             found.map(|(_, value)| (*value).to_owned())
         };
-        peer_group(&rank_info(&env), 1000, || launcher, &env)
+        peer_group(&rank_info(1, &env), 1000, || launcher, &env)
     }
 
     /// The positions and sizes of ranks that are one group.
@@ -171,7 +171,7 @@ mod tests {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let own = rank_info(&|name| match name {
+        let own = rank_info(1, &|name| match name {
             "LOCAL_RANK" => Some("1".to_owned()),
             "LOCAL_WORLD_SIZE" => Some("4".to_owned()),
             _ => None,

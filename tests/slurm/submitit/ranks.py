@@ -1,0 +1,31 @@
+"""A job of four tasks, as research code submits it: ranks.py FOLDER SRUN_OPTION."""
+
+import sys
+
+import submitit
+
+
+def ranks():
+    """Runs in each task."""
+    import os
+
+    from submitit.helpers import TorchDistributedEnvironment
+
+    TorchDistributedEnvironment().export()
+    env = os.environ
+    return f"rank {env['RANK']} of {env['WORLD_SIZE']} sees device {env['CUDA_VISIBLE_DEVICES']}"
+
+
+folder, option = sys.argv[1:]
+executor = submitit.AutoExecutor(folder=folder, cluster="slurm")
+executor.update_parameters(
+    nodes=1,
+    tasks_per_node=4,
+    timeout_min=2,
+    slurm_gpus_per_node=4,
+    slurm_additional_parameters={"overcommit": True},
+    slurm_srun_args=["--overcommit", option],
+    slurm_python="python3",
+)
+for line in executor.submit(ranks).results():
+    print(line)
