@@ -24,7 +24,7 @@ const CROSSED: &str = "--cpu-bind=map_cpu:1,1,0,0,1,1,0,0";
 
 /// Runs a command that looks at the cluster's machine; `gpubind` as a word of it is the
 /// program's name.
-fn run(cluster: &Cluster, words: &[&str]) -> Ran {
+pub fn run(cluster: &Cluster, env: &[(&str, &str)], words: &[&str]) -> Ran {
     let root = cluster.folder().join("root");
     let library = root.join("nvml/libnvidia-ml.so.1");
     let machine =
@@ -33,14 +33,14 @@ fn run(cluster: &Cluster, words: &[&str]) -> Ran {
     let program = program.to_str().unwrap();
     let words: Vec<&str> =
         words.iter().map(|word| if *word == "gpubind" { program } else { word }).collect();
-    cluster.run_with(&machine, &words)
+    cluster.run_with(&[&machine[..], env].concat(), &words)
 }
 
 /// Each task's environment in a step that ends well without a word from gpubind.
 fn tasks(cluster: &Cluster, options: &[&str], command: &[&str]) -> Tasks {
     let node = cluster.node(0);
     let words = [&ONE_NODE[..], &["-w", &node, "--label"], options, command].concat();
-    let ran = run(cluster, &words);
+    let ran = run(cluster, &[], &words);
     assert_eq!((ran.code, &ours(&ran.stderr)[..]), (Some(0), &[""; 0][..]), "{}", ran.stderr);
     tasks_of(&ran.stdout)
 }
@@ -64,7 +64,7 @@ fn exec_binds_tasks_like_the_plugin(cluster: &Cluster) {
         if cluster.kind == PLAIN {
             // There is no plugin to compare with, but what was planned before the step.
             let words = ["gpubind", "plan", "--json", "--tasks", count, bind, &item];
-            let planned: Value = serde_json::from_str(&run(cluster, &words).stdout).unwrap();
+            let planned: Value = serde_json::from_str(&run(cluster, &[], &words).stdout).unwrap();
             let planned = planned["tasks"].as_array().unwrap().iter();
             let planned: Vec<&str> =
                 planned.map(|task| task["visible"].as_str().unwrap()).collect();
@@ -138,7 +138,7 @@ fn exec_gives_each_worker_one_gpu(cluster: &Cluster) {
         if cluster.kind == PLAIN { &[&[]] } else { &[&[], &["--gpu-bind=spank"]] };
     for request in requests {
         let words = [&ONE_NODE[..], &step, request, &["sh", "-c", &script]].concat();
-        let ran = run(cluster, &words);
+        let ran = run(cluster, &[], &words);
         assert_eq!((ran.code, &ours(&ran.stderr)[..]), (Some(0), &[""; 0][..]), "{}", ran.stderr);
         let mut lines: Vec<Vec<&str>> =
             ran.stdout.lines().map(|line| line.split(':').collect()).collect();
@@ -159,7 +159,7 @@ fn exec_gives_each_worker_one_gpu(cluster: &Cluster) {
     }
     // Without exec in each worker: the task's shim does the same.
     let around = format!("exec {} exec -- sh -c '{}'", program.display(), launch(8, SHOW));
-    let ran = run(cluster, &[&ONE_NODE[..], &step, &["sh", "-c", &around]].concat());
+    let ran = run(cluster, &[], &[&ONE_NODE[..], &step, &["sh", "-c", &around]].concat());
     let said: BTreeSet<&str> = ran.stdout.lines().collect();
     assert_eq!((ran.code, said.len()), (Some(0), 8), "{}{}", ran.stdout, ran.stderr);
     assert!(said.iter().all(|line| line.ends_with(":0")), "{}", ran.stdout);
@@ -176,7 +176,7 @@ fn exec_gives_each_worker_one_gpu(cluster: &Cluster) {
 fn report_prints_the_table_of_a_job(cluster: &Cluster) {
     let step = ["srun", "-N2", "--ntasks-per-node=8", "--gpus-per-node=8"];
     let words = [&step[..], &["--gpu-bind=spank", "gpubind", "report"]].concat();
-    let ran = run(cluster, &words);
+    let ran = run(cluster, &[], &words);
     assert_eq!((ran.code, &ours(&ran.stderr)[..]), (Some(0), &[""; 0][..]));
     let mut rows: Vec<Vec<&str>> = ran
         .stdout
@@ -209,7 +209,7 @@ fn report_prints_the_table_of_a_job(cluster: &Cluster) {
     assert!(ran.stdout.contains("\n8 ranks on 1 node use 8 GPUs; "), "{}", ran.stdout);
     // Slurm's own binding closes the device cgroup around each task, where there is one.
     let words = [&ONE_NODE[..], &["-n4", "--gpus-per-task=1", "gpubind", "report", "--json"]];
-    let ran = run(cluster, &words.concat());
+    let ran = run(cluster, &[], &words.concat());
     for line in ran.stdout.lines() {
         let peers = serde_json::from_str::<Value>(line).unwrap()["peers"].clone();
         let reachable = if cluster.kind == CONSTRAINED { 0 } else { 3 };
@@ -220,7 +220,7 @@ fn report_prints_the_table_of_a_job(cluster: &Cluster) {
     for mode in ["ordered", "first", "single"] {
         let request = format!("--gpu-bind=spank:{mode}");
         let options = ["-n2", "--gpus-per-node=4", &request, "gpubind", "report", "--json"];
-        let ran = run(cluster, &[&ONE_NODE[..], &options].concat());
+        let ran = run(cluster, &[], &[&ONE_NODE[..], &options].concat());
         for line in ran.stdout.lines() {
             let peers = serde_json::from_str::<Value>(line).unwrap()["peers"].clone();
             assert_eq!(peers, serde_json::json!({"count": 3, "reachable": 3}), "{mode}: {line}");
@@ -233,7 +233,7 @@ const CHECK: [&str; 4] = ["gpubind", "report", "--check", "--wait=20"];
 
 /// What a step says whose ranks check themselves.
 fn check(cluster: &Cluster, options: &[&str], command: &[&str]) -> Ran {
-    run(cluster, &[&ONE_NODE[..], options, command].concat())
+    run(cluster, &[], &[&ONE_NODE[..], options, command].concat())
 }
 
 fn passes(cluster: &Cluster, options: &[&str], command: &[&str]) {
@@ -267,7 +267,7 @@ fn report_check_passes_good_steps(cluster: &Cluster) {
     }
     // Two nodes on one machine do not meet.
     let two = ["srun", "-N2", "--ntasks-per-node=4", "--gpus-per-node=4", "--gpu-bind=spank"];
-    let ran = run(cluster, &[&two[..], &CHECK].concat());
+    let ran = run(cluster, &[], &[&two[..], &CHECK].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(ran.stdout.lines().count(), 8);
 }
@@ -343,7 +343,7 @@ fn report_check_finds_a_node_without_the_plugin(cluster: &Cluster) {
 fn report_shows_a_rank_s_own_gpu_among_all(cluster: &Cluster) {
     let step = ["-n4", "--gpus-per-node=4", "--cpu-bind=map_cpu:0,1,0,1"];
     let step = [&step[..], &["--gpu-bind=spank:ordered", "gpubind", "report", "--json"]].concat();
-    let ran = run(cluster, &[&ONE_NODE[..], &step].concat());
+    let ran = run(cluster, &[], &[&ONE_NODE[..], &step].concat());
     let own = |line: &str| {
         let found: Value = serde_json::from_str(line).unwrap();
         let devices = found["devices"].as_array().unwrap();

@@ -25,7 +25,6 @@ executor.update_parameters(
     slurm_gpus_per_node=4,
     slurm_additional_parameters={"overcommit": True},
     slurm_srun_args=["--overcommit", option],
-    slurm_python="python3",
 )
 for line in executor.submit(ranks).results():
     print(line)
