@@ -38,9 +38,13 @@ fn stderr(output: &Output) -> String {
 fn ran(fake: &Fake, env: &[(&str, &str)], args: &[&str]) -> (Env, String) {
     let output = exec(fake, env, &[args, &["--", "env"]].concat()).output().unwrap();
     assert!(output.status.success(), "{env:?} {args:?}: {}", stderr(&output));
+    (printed(&output), stderr(&output))
+}
+
+fn printed(output: &Output) -> Env {
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     let pairs = text.lines().filter_map(|line| line.split_once('='));
-    (pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(), stderr(&output))
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 /// The program's environment, where there is nothing to say.
@@ -252,7 +256,15 @@ fn tasks_of_slurm_know_each_other_s_cpus() {
             ("SLURM_CPU_BIND_LIST", "0x2,0x1"),
             ("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7"),
         ];
-        quiet(&fake, &env, args)
+        // On the CPU of its mask, as slurmstepd has it.
+        let on_its_cpu = exec(&fake, &env, &[args, &["--", "env"]].concat());
+        let mut command = Command::new("taskset");
+        command.args(["-c", if rank == "0" { "1" } else { "0" }, PROGRAM]);
+        command.args(on_its_cpu.get_args()).env_clear();
+        command.env("PATH", "/usr/bin:/bin").envs(env);
+        let output = command.output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{env:?}");
+        printed(&output)
     };
     let both = |args: &[&str]| {
         ["0", "1"].map(|rank| {

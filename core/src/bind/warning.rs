@@ -1,5 +1,6 @@
 //! What a user should know once per node; under `strict`, why a task fails.
 
+use crate::node::IdSet;
 use crate::step::Contradiction;
 use crate::words::count;
 
@@ -144,6 +145,15 @@ pub enum Warning {
     RanksContradict {
         /// Which, and what they contradict.
         found: Contradiction,
+    },
+    /// Tasks that have other CPUs than Slurm has given them, and have not said which.
+    #[error(
+        "a script has changed this task's CPUs, and gpubind exec of local ranks {ranks} has not \
+         said theirs; GPUs are planned by the CPUs that Slurm has given"
+    )]
+    CpusUnknown {
+        /// Their local ranks.
+        ranks: IdSet,
     },
     /// UUIDs were asked for and are not known.
     #[error("ids=uuid: the UUIDs of this node's GPUs are unknown; they are written as indices")]

@@ -23,7 +23,7 @@ use cpus::{TaskCpus, task_cpus};
 use gpubind_core::bind::{
     Outcome, Process, Shim, SkipReason, Warning, edits_for_process, skip_reason,
 };
-use gpubind_core::node::{IdSet, Roots};
+use gpubind_core::node::Roots;
 use gpubind_core::request::{Request, RequestError, request_of_process};
 use gpubind_core::site::{EffectiveSettings, Settings, Site};
 use gpubind_core::step::{RankInfo, RankSource, Reach, own_cpus, rank_info, reach};
@@ -206,7 +206,8 @@ fn bind(args: &ExecArgs, rank_info: &RankInfo, settings: &Settings, site: &Site)
         Ok(TaskCpus::Announced(sets)) => Some(sets),
         Ok(TaskCpus::NoReply(ranks)) => {
             if rank_info.local_rank == 0 {
-                say(&no_reply(&ranks));
+                let ranks = ranks.into_iter().collect();
+                say(&format!("warning: {}", Warning::CpusUnknown { ranks }));
             }
             None
         }
@@ -227,14 +228,6 @@ fn bind(args: &ExecArgs, rank_info: &RankInfo, settings: &Settings, site: &Site)
         preload: env::var_os(variables::LD_PRELOAD).as_deref(),
         env: &env,
     })
-}
-
-fn no_reply(ranks: &[usize]) -> String {
-    let ranks: IdSet = ranks.iter().copied().collect();
-    format!(
-        "warning: a script has changed this task's CPUs, and gpubind exec of local ranks {ranks} \
-         has not said theirs; GPUs are planned by the CPUs that Slurm has given"
-    )
 }
 
 /// Whether the process is in a step: Slurm's variables say so, or the cgroup that

@@ -81,7 +81,7 @@ fn a_wrapper_that_moves_cpus_before_exec(cluster: &Cluster) {
         assert_distinct(&all, "CUDA_VISIBLE_DEVICES");
         for (rank, env) in &all {
             let gpu: u32 = env["CUDA_VISIBLE_DEVICES"].parse().unwrap();
-            assert_eq!(gpu / 4, *rank as u32 / 4, "{bind}: GPUs 0-3 are at CPU 0");
+            assert_eq!(gpu / 4, rank / 4, "{bind}: GPUs 0-3 are at CPU 0");
         }
         let checked = found(&["gpubind", "exec", "--", "gpubind", "report", "--check", "--why"]);
         assert_eq!(checked.code, Some(0), "{}", checked.stdout);

@@ -193,8 +193,8 @@ fn report_prints_the_table_of_a_job(cluster: &Cluster) {
     // The same as one table.
     let words = [&step[..], &["--gpu-bind=spank", "gpubind", "report", "--lines"]].concat();
     let lines = cluster.folder().join("lines");
-    std::fs::write(&lines, run(cluster, &words).stdout).unwrap();
-    let merged = run(cluster, &["gpubind", "report", "--merge", lines.to_str().unwrap()]);
+    std::fs::write(&lines, run(cluster, &[], &words).stdout).unwrap();
+    let merged = run(cluster, &[], &["gpubind", "report", "--merge", lines.to_str().unwrap()]);
     let table: Vec<&str> = merged.stdout.lines().collect();
     assert_eq!(table.len(), 19, "{}", merged.stdout);
     let ranks: Vec<&str> =
@@ -204,7 +204,7 @@ fn report_prints_the_table_of_a_job(cluster: &Cluster) {
     assert!(table[18].starts_with("16 ranks on 2 nodes use 8 GPUs on each; "), "{}", table[18]);
     // On one node the step's first rank prints it.
     let step = ["-n8", "--gpus-per-node=8", "--gpu-bind=spank", "gpubind", "report", "--table"];
-    let ran = run(cluster, &[&ONE_NODE[..], &step, &["--wait=20"]].concat());
+    let ran = run(cluster, &[], &[&ONE_NODE[..], &step, &["--wait=20"]].concat());
     assert_eq!(ran.stdout.lines().count(), 11, "{}{}", ran.stdout, ran.stderr);
     assert!(ran.stdout.contains("\n8 ranks on 1 node use 8 GPUs; "), "{}", ran.stdout);
     // Slurm's own binding closes the device cgroup around each task, where there is one.
