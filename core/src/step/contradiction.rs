@@ -53,9 +53,15 @@ pub fn contradiction(env: Env) -> Option<Contradiction> {
         Some(_) => (variables::PROC_ID, rank),
         None => (variables::LOCAL_ID, local_rank),
     };
+    // Task 0 has said it where the numbers are not 0, as they are in a batch script.
+    let is_zero = |it: &Option<String>| it.as_ref().is_none_or(|it| it.trim() == "0");
     let is_first = match local_rank {
         0 => true,
-        1 => number::<u64>(env, variables::NODE_ID).unwrap_or(0) == 0,
+        1 => {
+            number::<u64>(env, variables::NODE_ID).unwrap_or(0) == 0
+                && is_zero(&value)
+                && is_zero(&local)
+        }
         _ => false,
     };
     let found = [(variables::RANK, value), (variables::LOCAL_RANK, local)];
@@ -106,8 +112,17 @@ mod tests {
         ] {
             assert_eq!(found(&[&task[..], right].concat()), None, "{right:?}");
         }
-        let wrong = [&task[..], &[("LOCAL_RANK", "3")]].concat();
-        let text = "LOCAL_RANK=3 contradicts SLURM_LOCALID=1";
-        assert_eq!(found(&wrong).map(|it| it.0).as_deref(), Some(text));
+    }
+
+    #[test]
+    fn one_task_of_a_node_speaks_for_all() {
+        let said = |local: &str| {
+            let task = [("SLURM_PROCID", local), ("SLURM_LOCALID", local), ("LOCAL_RANK", "3")];
+            found(&task)
+        };
+        let text = "LOCAL_RANK=3 contradicts SLURM_LOCALID=0".to_owned();
+        assert_eq!(said("0"), Some((text, true)));
+        assert_eq!(said("1").map(|it| it.1), Some(false));
+        assert_eq!(said("3"), None);
     }
 }

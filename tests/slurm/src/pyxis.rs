@@ -214,8 +214,10 @@ fn an_image_of_pytorch_finds_its_gpu_as_local_rank_0(cluster: &Cluster) {
 
 fn a_local_rank_of_the_user_stays_in_other_images(cluster: &Cluster) {
     let image = Image::new(cluster, &[]).with_shim(cluster);
-    let tasks = image.tasks(cluster, &[("LOCAL_RANK", "7")], &RANKS);
-    assert_eq!(each(&tasks, "LOCAL_RANK"), ["7"; 4]);
+    let ran = image.run(cluster, &[("LOCAL_RANK", "7")], &RANKS, "env");
+    assert_eq!(each(&tasks_of(&ran.stdout), "LOCAL_RANK"), ["7"; 4]);
+    let said = ours(&ran.stderr);
+    assert!(said.len() == 1 && said[0].contains("LOCAL_RANK=7 contradicts"), "{}", ran.stderr);
 }
 
 fn variables_of_the_image_do_not_win(cluster: &Cluster) {
