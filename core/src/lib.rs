@@ -29,6 +29,7 @@ mod nearest;
 pub mod node;
 pub mod plan;
 pub mod request;
+mod shared_words;
 pub mod site;
 mod slurm_version;
 pub mod step;
@@ -36,4 +37,5 @@ pub mod trusted;
 pub mod words;
 
 pub use gpubind_shim_core::variables;
+pub use shared_words::shared_words;
 pub use slurm_version::{SlurmRelease, plugin_version};

@@ -1,12 +1,14 @@
 //! In slurmstepd, before the tasks fork: what the step owns and what the node has.
 //! And when slurmd starts: having the node read beforehand.
 
+use std::os::unix::fs::MetadataExt;
+
 use gpubind_core::bind::DEVICE_LISTS;
 use gpubind_core::node::{self, Node, ProbeOptions, Roots, load_or_probe};
+use gpubind_core::plan::SharedPlan;
 use gpubind_core::site::{BindDefault, JobInfo, PlugstackArgs, Site};
 use gpubind_core::step::{Affinity, GpuLists};
-use gpubind_core::variables;
-use std::os::unix::fs::MetadataExt;
+use gpubind_core::{shared_words, variables};
 
 use crate::log;
 use crate::spank::Spank;
@@ -39,6 +41,8 @@ pub struct Step {
     pub local_rank: Option<String>,
     /// The tasks' CPUs, once they are forked.
     pub affinity: Option<Affinity>,
+    /// Where the tasks share their plan.
+    pub plan: Option<SharedPlan>,
 }
 
 /// Reads the step; `None` where gpubind has nothing to do with it.
@@ -80,21 +84,25 @@ fn read_of(
     // an inherited one away from steps without.
     let gpus = if is_script { variables::JOB_GPUS } else { variables::STEP_GPUS };
     let step_gpus = variable(gpus).filter(|list| !list.is_empty());
-    let plain = DEVICE_LISTS.map(variable);
+    if step_gpus.is_none() && !is_asked {
+        // Most steps of a cluster: nothing more is read for them.
+        return None;
+    }
     let job = JobInfo::read(variable);
     if step_gpus.is_none() {
         let site = args.site(None, &job);
-        return is_asked.then_some(Step {
+        return Some(Step {
             option,
             is_script,
             site,
             site_error: None,
-            plain,
+            plain: DEVICE_LISTS.map(variable),
             lists: None,
             node: None,
             root: None,
             local_rank: None,
             affinity: None,
+            plan: None,
         });
     }
     let (site, site_error) = load_site(args, &job);
@@ -104,7 +112,7 @@ fn read_of(
     }
     let node = is_wanted.then(|| node(&site));
     let tasks = usize::try_from(spank.local_task_count().unwrap_or(0)).unwrap_or(0);
-    let affinity = node.as_ref().and_then(|_| Affinity::new(tasks));
+    let (affinity, plan) = shared(if is_wanted { tasks } else { 0 });
     let lists = GpuLists { visible: variable(variables::CUDA_VISIBLE_DEVICES), step_gpus };
     let lists = Some(lists);
     Some(Step {
@@ -112,13 +120,24 @@ fn read_of(
         is_script,
         site,
         site_error,
-        plain,
+        plain: DEVICE_LISTS.map(variable),
         lists,
         node,
         root: root(),
         local_rank: variable(variables::LOCAL_RANK),
         affinity,
+        plan,
     })
+}
+
+/// What so many tasks share, in one piece of memory.
+fn shared(tasks: usize) -> (Option<Affinity>, Option<SharedPlan>) {
+    let masks = Affinity::words(tasks);
+    let words = shared_words(masks.saturating_add(SharedPlan::words(tasks)));
+    match words.and_then(|words| words.split_at_checked(masks)) {
+        Some((masks, plan)) => (Affinity::over(masks), SharedPlan::over(plan)),
+        None => (None, None),
+    }
 }
 
 /// A folder, whatever its name: device and inode.

@@ -62,6 +62,7 @@ pub fn bind(spank: &Spank, step: &Step) -> Option<End> {
         slurm_binds: Binding::from_tres_bind(&bind_text) == Ok(Binding::Slurm),
         cpus: &|node| cpus(spank, step, env, node),
         most_tasks: most_tasks(env).unwrap_or(0).max(count(spank)),
+        shared_plan: step.plan.as_ref(),
         own_cpus: &own_cpus,
         ranks: task_ranks(env, spank.local_task_count()),
         worker: &|| shim(step, is_before_container),

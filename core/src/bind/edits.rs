@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ffi::OsString;
 
-use crate::plan::{Plan, PlanError, Shape, Why, plan};
+use crate::plan::{Plan, PlanError, Shape, SharedPlan, Why, plan};
 use crate::request::{Change, Ids, Mode};
 use crate::step::{Allocation, Entry};
 use crate::variables;
@@ -89,7 +89,12 @@ impl Outcome {
 /// Makes the changes to one rank's environment. Every task of a step computes
 /// the same plan by itself; nothing is asked of the system.
 pub fn edits(rank: &Rank) -> Outcome {
-    by_plan(rank, |warnings| plan_of(rank, warnings).map(Cow::Owned))
+    edits_sharing(rank, None)
+}
+
+/// The same as [`edits`], for a task that shares its plan with the others of its step.
+pub(super) fn edits_sharing(rank: &Rank, shared: Option<&SharedPlan>) -> Outcome {
+    by_plan(rank, |warnings| plan_of(rank, shared, warnings).map(Cow::Owned))
 }
 
 /// The same as [`edits`], for a caller that goes through all ranks of a step and
@@ -247,12 +252,15 @@ pub fn shape(mode: Mode, most_tasks: usize, devices: usize) -> Shape {
 }
 
 /// The step's plan; without a known node, the allocation's own order.
-fn plan_of(rank: &Rank, warnings: &mut Vec<Warning>) -> Option<Plan> {
+fn plan_of(rank: &Rank, shared: Option<&SharedPlan>, warnings: &mut Vec<Warning>) -> Option<Plan> {
     let count = rank.allocation.entries.len();
     let shape = shape(rank.settings.mode, rank.most_tasks, count);
     let devices = rank.allocation.devices();
     let known = match rank.node {
-        Ok(node) if devices.len() == count => plan(node, &devices, rank.tasks, shape),
+        Ok(node) if devices.len() == count => match shared {
+            Some(shared) => shared.plan(node, &devices, rank.tasks, shape, rank.local_rank),
+            None => plan(node, &devices, rank.tasks, shape),
+        },
         _ => Plan::in_order(rank.tasks.len(), count, shape),
     };
     match known {

@@ -6,12 +6,13 @@
 use std::ffi::{OsStr, OsString};
 
 use crate::node::{IdSet, Node};
+use crate::plan::SharedPlan;
 use crate::request::Settings;
 use crate::request::{Change, Mode, StepRequest, VariableError};
 use crate::site::Site;
 use crate::step::{Allocation, GpuLists, Ranks, Reach};
 
-use super::edits::{Edits, SkipReason, edits};
+use super::edits::{Edits, SkipReason, edits_sharing};
 use super::inherited::{inherited, preload_without_shim};
 use super::rank::{Rank, Shim};
 use super::warning::Warning;
@@ -40,6 +41,8 @@ pub struct Task<'a> {
     pub cpus: &'a dyn Fn(Option<&Node>) -> Vec<IdSet>,
     /// The greatest number of the step's tasks on any node.
     pub most_tasks: usize,
+    /// Where the step's tasks share their plan.
+    pub shared_plan: Option<&'a SharedPlan>,
     /// Its own CPUs.
     pub own_cpus: &'a dyn Fn() -> IdSet,
     /// Where it stands among all tasks, where known.
@@ -172,7 +175,7 @@ fn of_devices(task: &Task, settings: &Settings, lists: &GpuLists, local_rank: us
         Err(_) => Allocation::unknown(lists),
     };
     let allocation = allocation.without(&task.site.exclude, task.node.ok());
-    let outcome = edits(&Rank {
+    let rank = Rank {
         node: task.node,
         allocation: &allocation,
         tasks: &(task.cpus)(task.node.ok()),
@@ -186,7 +189,8 @@ fn of_devices(task: &Task, settings: &Settings, lists: &GpuLists, local_rank: us
         users_local_rank: task.users_local_rank,
         preload: task.preload,
         env: task.env,
-    });
+    };
+    let outcome = edits_sharing(&rank, task.shared_plan);
     let skip = Decision { allocation: Some(allocation), ..Decision::skip(task) };
     let notes = outcome.edits.as_ref().map_or(&[][..], |edits| &edits.notes);
     let mut grave = outcome.warnings.iter().chain(notes.iter().filter(|it| it.is_grave()));

@@ -78,10 +78,18 @@ impl IdSet {
     /// word, the lowest bit first.
     pub fn from_words(words: impl IntoIterator<Item = u64>) -> IdSet {
         let bits = u64::BITS as usize;
-        let of_word = |(at, word): (usize, u64)| {
-            (0..bits).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at * bits + bit)
-        };
-        words.into_iter().enumerate().flat_map(of_word).collect()
+        let mut set = FixedBitSet::new();
+        for (at, mut word) in words.into_iter().enumerate() {
+            // The length ends at the highest CPU, so that equal sets compare equal.
+            if word != 0 {
+                set.grow((at + 1) * bits - word.leading_zeros() as usize);
+            }
+            while word != 0 {
+                set.insert(at * bits + word.trailing_zeros() as usize);
+                word &= word - 1;
+            }
+        }
+        IdSet(set)
     }
 
     /// Reads a hexadecimal mask as Slurm writes it in SLURM_CPU_BIND_LIST: bit
@@ -229,5 +237,8 @@ mod tests {
         assert_eq!(wide.intersection(&small), small);
         assert_eq!(wide.common(&small), 4);
         assert_eq!(IdSet::from_mask("0x00000000000f").unwrap(), small);
+        assert_eq!(IdSet::from_words([15, 0, 0]), small);
+        assert_eq!(IdSet::from_words([0, 1 << 63 | 2]).to_string(), "65,127");
+        assert_eq!(IdSet::from_words([0, 0]), IdSet::default());
     }
 }

@@ -1,8 +1,8 @@
 //! Who gets what: the cost of giving a device to a rank, and the cheapest plan.
 //!
 //! [`plan`] is a pure function of the machine, the step's devices and its
-//! tasks' CPU sets, and it counts in integers only: every task of a step
-//! computes the same plan by itself, without a word to the others.
+//! tasks' CPU sets, and it counts in integers only: every task of a step can
+//! compute the same plan by itself, and [`SharedPlan`] only spares it that.
 //!
 //! A plan is the smallest by, in this order: the distance of ranks to their
 //! devices (`numa`), the distance of neighbouring ranks' devices (`links`), and
@@ -16,6 +16,7 @@
 //! | `local_search` | a good one of those, for anything larger |
 //! | `exchange` | what exchanges of two ranks make of a list |
 //! | `why` | what to tell a user about the outcome |
+//! | `shared_list`, `shared` | one plan for all tasks of a step, in memory that they share |
 //! | `mapping_cost` | what a mapping costs that somebody else has made |
 //!
 //! What does *not* live here: how a device is written into an environment, and
@@ -29,6 +30,8 @@ mod exchange_tests;
 mod local_search;
 mod mapping_cost;
 mod numa_optimal;
+mod shared;
+mod shared_list;
 mod why;
 
 use crate::node::{Device, IdSet, Node};
@@ -36,6 +39,8 @@ use crate::node::{Device, IdSet, Node};
 pub use cost::Cost;
 use cost::Problem;
 pub use mapping_cost::mapping_cost;
+pub use shared::SharedPlan;
+use why::{Distances, Reasons};
 pub use why::{Undecided, Why};
 
 /// The most tasks that [`plan`] accepts; no node has CPUs for more.
@@ -68,7 +73,7 @@ pub struct Plan {
     /// What the allocation's own order would cost: slot *i* on device *i*
     /// modulo the number of devices.
     pub naive: Cost,
-    whys: Vec<Why>,
+    reasons: Reasons,
 }
 
 /// Why there is no plan. Each task can still be given a device by [`Plan::in_order`],
@@ -126,10 +131,10 @@ pub fn plan(
         None => naive.clone(),
     };
     Ok(Plan {
-        whys: why::explain(&problem, &list, share),
         cost: problem.cost(&list),
         naive: problem.cost(&naive),
         shares: list.chunks(share).map(<[usize]>::to_vec).collect(),
+        reasons: Reasons::Distances(Distances::of(problem, 0, share)),
     })
 }
 
@@ -146,7 +151,7 @@ impl Plan {
                 .collect(),
             cost: Cost::default(),
             naive: Cost::default(),
-            whys: vec![Why::AffinityUnknown(Some(Undecided::Order)); tasks],
+            reasons: Reasons::Same(Why::AffinityUnknown(Some(Undecided::Order))),
         })
     }
 
@@ -154,12 +159,16 @@ impl Plan {
     /// reason.
     pub fn as_listed(tasks: usize, devices: usize, shape: Shape) -> Result<Plan, PlanError> {
         let plan = Plan::in_order(tasks, devices, shape)?;
-        Ok(Plan { whys: vec![Why::Listed; tasks], ..plan })
+        Ok(Plan { reasons: Reasons::Same(Why::Listed), ..plan })
     }
 
     /// Why a task got its device or devices.
     pub fn why(&self, rank: usize) -> Why {
-        self.whys.get(rank).cloned().unwrap_or(Why::NoSuchTask)
+        match &self.reasons {
+            Reasons::Same(why) if rank < self.shares.len() => why.clone(),
+            Reasons::Same(_) => Why::NoSuchTask,
+            Reasons::Distances(distances) => distances.why(&self.shares, rank),
+        }
     }
 
     /// The devices that no task has, in the allocation's order. `devices` is the

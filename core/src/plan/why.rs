@@ -83,46 +83,68 @@ impl fmt::Display for Tasks<'_> {
     }
 }
 
-/// Explains a plan, task by task.
-pub(super) fn explain(problem: &Problem, list: &[usize], share: usize) -> Vec<Why> {
-    let mut holders = vec![Vec::new(); problem.devices()];
-    for (rank, &device) in list.iter().enumerate() {
-        holders[device].push(rank / share);
-    }
-    (0..list.len() / share)
-        .map(|task| {
-            let slots = task * share..(task + 1) * share;
-            // A share is explained by the device that is farthest from its task.
-            let rank = slots.clone().max_by_key(|&rank| problem.numa(rank, list[rank]));
-            rank.map_or(Why::NoSuchTask, |rank| one(problem, &holders, list, rank, task))
-        })
-        .collect()
+/// What explains the devices of each task of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Reasons {
+    /// The same for all.
+    Same(Why),
+    Distances(Distances),
 }
 
-fn one(problem: &Problem, holders: &[Vec<usize>], list: &[usize], rank: usize, task: usize) -> Why {
-    if !problem.known.contains(&true) {
-        let kept = list[rank] == rank % problem.devices();
-        let decided = if kept { Undecided::Order } else { Undecided::Links };
-        return Why::AffinityUnknown(Some(decided));
+/// How far some tasks are from each device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Distances {
+    /// The first of these tasks, which follow each other.
+    first: usize,
+    /// For each of them, its row of `numa`, and whether its CPUs are known.
+    tasks: Vec<(usize, bool)>,
+    /// As in [`Problem`].
+    numa: Vec<Vec<u64>>,
+    class_of: Vec<usize>,
+    known: Vec<bool>,
+}
+
+impl Distances {
+    /// Of the tasks of a problem, of which the first has this number in the plan.
+    pub fn of(problem: Problem, first: usize, share: usize) -> Distances {
+        let Problem { row_of, placed, numa, class_of, known, .. } = problem;
+        let tasks = row_of.into_iter().zip(placed).step_by(share).collect();
+        Distances { first, tasks, numa, class_of, known }
     }
-    if !problem.placed[rank] {
-        return Why::CpusUnknown;
+
+    /// Why a task got its devices in a plan.
+    pub fn why(&self, shares: &[Vec<usize>], task: usize) -> Why {
+        let known = task.checked_sub(self.first).and_then(|at| self.tasks.get(at));
+        let Some((&(row, is_placed), own)) = known.zip(shares.get(task)) else {
+            return Why::NoSuchTask;
+        };
+        let devices = self.class_of.len();
+        let far = |device: usize| self.numa[row][self.class_of[device]];
+        // A share is explained by the device that is farthest from its task.
+        let Some((slot, &device)) = own.iter().enumerate().max_by_key(|(_, device)| far(**device))
+        else {
+            return Why::NoSuchTask;
+        };
+        if !self.known.contains(&true) {
+            let kept = device == (task * own.len() + slot) % devices;
+            let decided = if kept { Undecided::Order } else { Undecided::Links };
+            return Why::AffinityUnknown(Some(decided));
+        }
+        if !is_placed {
+            return Why::CpusUnknown;
+        }
+        let cost = far(device);
+        if cost == 0 {
+            return Why::Local;
+        }
+        let is_nearer: Vec<bool> = (0..devices).map(|device| far(device) < cost).collect();
+        let others = shares.iter().enumerate().filter(|(other, _)| *other != task);
+        let holders = others.filter(|(_, devices)| devices.iter().any(|device| is_nearer[*device]));
+        let tasks: Vec<usize> = holders.map(|(other, _)| other).collect();
+        if !tasks.is_empty() {
+            let local = (0..devices).any(|device| far(device) == 0);
+            return Why::Taken { local, tasks };
+        }
+        if self.known[device] { Why::Nearest } else { Why::AffinityUnknown(None) }
     }
-    let cost = problem.numa(rank, list[rank]);
-    if cost == 0 {
-        return Why::Local;
-    }
-    let best = (0..problem.devices()).map(|device| problem.numa(rank, device)).min();
-    let nearer = (0..problem.devices()).filter(|&device| problem.numa(rank, device) < cost);
-    let mut tasks: Vec<usize> = nearer
-        .flat_map(|device| &holders[device])
-        .copied()
-        .filter(|&other| other != task)
-        .collect();
-    tasks.sort_unstable();
-    tasks.dedup();
-    if !tasks.is_empty() {
-        return Why::Taken { local: best == Some(0), tasks };
-    }
-    if problem.known[list[rank]] { Why::Nearest } else { Why::AffinityUnknown(None) }
 }

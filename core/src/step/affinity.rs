@@ -6,10 +6,7 @@
 //! all, also where Slurm lists none or something widens a mask afterwards, and
 //! all make the same plan.
 
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 use super::reach::{AFFINITY_CPUS, cpus_of};
 use crate::node::IdSet;
@@ -26,18 +23,14 @@ pub struct Affinity {
 }
 
 impl Affinity {
-    /// Makes the memory, before tasks fork; `None` where there is none.
-    pub fn new(tasks: usize) -> Option<Affinity> {
-        let words = tasks.checked_mul(WORDS).filter(|words| *words > 0)?;
-        let bytes = words.checked_mul(size_of::<AtomicU64>())?;
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: new memory at an address that the kernel chooses; nobody else's
-        // mapping is touched.
-        let memory = unsafe { mmap_anonymous(null_mut(), bytes, access, MapFlags::SHARED) }.ok()?;
-        // SAFETY: the mapping is page-aligned, zeroed, that long, and stays until the
-        // process ends. Other processes change it only as atomic words.
-        let masks = unsafe { std::slice::from_raw_parts(memory.cast::<AtomicU64>(), words) };
-        Some(Affinity { masks, parent: std::process::id() })
+    /// How many words of shared memory so many tasks need.
+    pub fn words(tasks: usize) -> usize {
+        tasks.saturating_mul(WORDS)
+    }
+
+    /// In this memory, made before tasks fork and all zero; `None` where there is none.
+    pub fn over(masks: &'static [AtomicU64]) -> Option<Affinity> {
+        (!masks.is_empty()).then(|| Affinity { masks, parent: std::process::id() })
     }
 
     /// Writes the CPUs of a task.
@@ -70,10 +63,15 @@ impl Affinity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared_words;
+
+    fn affinity(tasks: usize) -> Affinity {
+        Affinity::over(shared_words(Affinity::words(tasks)).unwrap()).unwrap()
+    }
 
     #[test]
     fn what_a_child_may_use_is_known_to_all_once_all_are_recorded() {
-        let affinity = Affinity::new(2).unwrap();
+        let affinity = affinity(2);
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let process = i32::try_from(child.id()).unwrap();
         affinity.record(0, process);
@@ -88,12 +86,12 @@ mod tests {
 
     #[test]
     fn a_process_that_is_gone_leaves_its_task_unknown() {
-        let affinity = Affinity::new(1).unwrap();
+        let affinity = affinity(1);
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let process = i32::try_from(child.id()).unwrap();
         child.wait().unwrap();
         affinity.record(0, process);
         assert_eq!(affinity.of_all_tasks(), None);
-        assert!(Affinity::new(0).is_none());
+        assert!(Affinity::over(&[]).is_none());
     }
 }

@@ -69,7 +69,11 @@ pub fn cpus_of(process: i32) -> IdSet {
 
 fn allowed(process: Option<Pid>) -> IdSet {
     match rustix::thread::sched_getaffinity(process) {
-        Ok(set) => (0..AFFINITY_CPUS).filter(|cpu| set.is_set(*cpu)).collect(),
+        Ok(set) => {
+            // Most machines have far fewer CPUs than there is room for.
+            let count = usize::try_from(set.count()).unwrap_or(AFFINITY_CPUS);
+            (0..AFFINITY_CPUS).filter(|cpu| set.is_set(*cpu)).take(count).collect()
+        }
         Err(_) => IdSet::default(),
     }
 }

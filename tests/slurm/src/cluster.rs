@@ -192,6 +192,12 @@ impl Cluster {
         self.release
     }
 
+    /// What `scripts/cluster start --slurm` takes for it.
+    pub fn slurm(&self) -> &str {
+        let name = self.system.file_name().and_then(|name| name.to_str());
+        name.unwrap_or(HOST)
+    }
+
     /// A command to run in the cluster.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(self.root.join("scripts/cluster"));

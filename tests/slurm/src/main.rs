@@ -22,6 +22,7 @@ mod faults;
 mod gres;
 mod gres_order;
 mod kinds_of_steps;
+mod launch;
 mod modes;
 mod never_worse;
 mod pyxis;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
         faults::TESTS,
         check::TESTS,
         site::TESTS,
+        launch::TESTS,
         quiet::TESTS,
         workers::TESTS,
         pyxis::TESTS,
