@@ -240,7 +240,9 @@ fn by_number(node: &Node, slots: &[Slot], numbers: &[usize], lists: &GpuLists) -
     let is_constrained = slots.iter().any(Slot::is_denied)
         || indices.is_some_and(|indices| !indices.is_empty() && indices != numbers);
     if is_constrained {
-        let reachable: Vec<Named> = open(slots).map(|slot| slot.named(node)).collect();
+        let mut reachable: Vec<Named> = open(slots).map(|slot| slot.named(node)).collect();
+        // A GPU that gres.conf does not list is open to all steps.
+        reachable.truncate(numbers.len());
         let others = numbers.len().saturating_sub(reachable.len());
         let is_container = slots.iter().any(Slot::is_missing);
         let other = |_| match is_container {
