@@ -11,9 +11,10 @@ use gpubind_core::request::Request;
 use gpubind_core::site::Settings;
 use gpubind_core::step::{Allocation, GpuLists, LAUNCHERS};
 use gpubind_shim_core::record::{
-    Fingerprints, Later, ProcessKind, Record, Worker, changes, classify, fingerprints,
-    inherited_ranks, overwritten, without_shim,
+    Fingerprints, Later, ProcessKind, Record, changes, classify, fingerprints, inherited_ranks,
+    overwritten, without_shim,
 };
+use gpubind_shim_core::worker::{Surplus, Worker, surplus_line};
 use proptest::prelude::*;
 
 type Env = BTreeMap<&'static str, &'static str>;
@@ -38,6 +39,7 @@ fn record(task: &Env) -> Record<'static> {
         process: TASK,
         virtual_rank: true,
         later: Later::Kept,
+        surplus: Surplus::Reported,
         visible: LIST.as_bytes(),
         fingerprints,
     }
@@ -146,7 +148,8 @@ fn a_worker_has_one_entry_of_every_list_that_is_the_plugins() {
     ]);
     let changed = |record: &Record| -> BTreeMap<&str, String> {
         let text = |value: &[u8]| String::from_utf8(value.to_vec()).unwrap();
-        let worker = Worker { local_rank: b"6", position: 2, devices: 4, has_ranks: true };
+        let worker =
+            Worker { local_rank: b"6", position: 2, round: 1, devices: 4, has_ranks: true };
         let changes = changes(record, &worker, |name| value(&before, name)).into_iter();
         changes.filter_map(|(name, value)| Some((name, text(value?)))).collect()
     };
@@ -182,14 +185,14 @@ fn what_is_no_record_of_this_version_says_nothing() {
         "done",
         "1;1;keep;0,1;0",
         "2",
-        "2;x;keep;kept;0,1;0",
-        "2;1;keep;0,1;0",
-        "2;1;keep;kept;0,1",
-        "2;1;keep;kept;0,1;-",
+        "3;x;keep;kept;wanted;0,1;0",
+        "3;1;keep;kept;0,1;0",
+        "3;1;keep;kept;wanted;0,1",
+        "3;1;keep;kept;wanted;0,1;-",
     ] {
         assert_eq!(Record::read(text.as_bytes()), None, "{text}");
     }
-    let text = "2;4294967295;keep;kept;GPU-a,GPU-b;0,18446744073709551615,0,0,0,0,0,0";
+    let text = "3;4294967295;keep;kept;wanted;GPU-a,GPU-b;0,18446744073709551615,0,0,0,0,0,0";
     let record = Record::read(text.as_bytes()).unwrap();
     assert_eq!(written(&record), text.as_bytes());
 }
@@ -221,12 +224,15 @@ proptest! {
             Later::Overwritten { serves: true },
             Later::Overwritten { serves: false },
         ]),
+        surplus in proptest::sample::select(vec![
+            Surplus::Wanted, Surplus::Reported, Surplus::Refused,
+        ]),
         visible in "[0-9A-Za-z,/-]{0,200}",
         fingerprints: [u64; LAUNCHERS.len()],
     ) {
         let fingerprints: Fingerprints = fingerprints;
         let visible = visible.as_bytes();
-        let record = Record { process, virtual_rank, later, visible, fingerprints };
+        let record = Record { process, virtual_rank, later, surplus, visible, fingerprints };
         let text = written(&record);
         prop_assert_eq!(Record::read(&text), Some(record));
     }
@@ -248,7 +254,7 @@ proptest! {
     #[test]
     fn no_text_breaks_the_reader(text in "[0-9;,a-z]{0,80}") {
         Record::read(text.as_bytes());
-        Record::read(format!("2;{text}").as_bytes());
+        Record::read(format!("3;{text}").as_bytes());
     }
 }
 
@@ -320,6 +326,32 @@ fn every_task_that_is_to_enter_a_container_is_armed() {
         assert_eq!(record.later, Later::Overwritten { serves }, "{request} with {tasks} tasks");
     }
     assert_eq!(armed_in(true, "workers=off", 4, &[]), Env::new());
+}
+
+#[test]
+fn workers_beyond_the_devices_are_reported_once_or_refused() {
+    let says = |surplus, local_rank: &'static str| {
+        let all = env(&[("LOCAL_RANK", local_rank), ("LOCAL_WORLD_SIZE", "9")]);
+        let record = Record { surplus, ..record(&env(&[])) };
+        let ProcessKind::Worker(worker) = part_of(&record, TASK + 1, "python", &all) else {
+            panic!("LOCAL_RANK={local_rank} is a worker's");
+        };
+        let mut line = Vec::new();
+        surplus_line(surplus, &worker, &mut |piece| line.extend_from_slice(piece));
+        String::from_utf8(line).unwrap()
+    };
+    for local_rank in ["0", "3"] {
+        assert_eq!(says(Surplus::Reported, local_rank), "");
+        assert_eq!(says(Surplus::Refused, local_rank), "");
+    }
+    let line = "the task has 4 devices, and its launcher starts a worker with local rank 4, which \
+                shares one; start one worker for each device, or add `share`\n";
+    assert_eq!(says(Surplus::Reported, "4"), format!("gpubind: warning: {line}"));
+    assert_eq!(says(Surplus::Reported, "5"), "", "one line for all");
+    assert_eq!(says(Surplus::Reported, "8"), "", "one line for all");
+    assert_eq!(says(Surplus::Wanted, "4"), "");
+    assert_eq!(says(Surplus::Refused, "4"), format!("gpubind: strict: {line}"));
+    assert!(says(Surplus::Refused, "8").contains("with local rank 8, which"));
 }
 
 #[test]

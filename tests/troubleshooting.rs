@@ -68,7 +68,8 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 
 fn messages() -> Vec<Message> {
     let mut files = Vec::new();
-    for folder in ["src", "core/src", "machine/src", "topo-text/src", "spank/src", "worker/src"] {
+    let folders = ["src", "core/src", "machine/src", "shim-core/src", "topo-text/src", "spank/src"];
+    for folder in folders {
         sources(&root().join(folder), &mut files);
     }
     files.sort();

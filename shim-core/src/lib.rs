@@ -8,6 +8,9 @@
 
 mod launcher;
 pub mod record;
+mod text;
 pub mod variables;
+pub mod worker;
 
 pub use launcher::{LAUNCHERS, Launcher};
+pub use text::Put;

@@ -5,7 +5,9 @@
 //! so it uses `core` only, allocates nothing and has nothing that could panic: no
 //! indexing, no unchecked slices. Everything here is pure.
 
+use crate::text::{Put, decimal, number};
 use crate::variables;
+use crate::worker::{Surplus, Worker};
 use crate::{LAUNCHERS, Launcher};
 
 /// What the variable holds in a worker that has its device, and in all below it.
@@ -52,7 +54,7 @@ const CONTAINER_LAUNCHERS: [&str; 11] = [
 
 /// First word of a record. A plugin and a shim of different versions may meet while
 /// gpubind is upgraded; another word means: do nothing.
-const FORMAT: &[u8] = b"2";
+const FORMAT: &[u8] = b"3";
 
 /// One number for each of [`LAUNCHERS`], 0 where its local rank is not set.
 pub type Fingerprints = [u64; LAUNCHERS.len()];
@@ -94,6 +96,8 @@ pub struct Record<'a> {
     pub virtual_rank: bool,
     /// What becomes of the task's variables after the plugin's turn.
     pub later: Later,
+    /// What becomes of workers beyond the number of devices.
+    pub surplus: Surplus,
     /// CUDA_VISIBLE_DEVICES as the plugin set it.
     pub visible: &'a [u8],
     /// The launchers' variables that the task has itself: below it they say nothing.
@@ -110,21 +114,24 @@ impl<'a> Record<'a> {
         let process = u32::try_from(number(fields.next()?)?).ok()?;
         let virtual_rank = fields.next()? == b"virtual";
         let later = Later::read(fields.next()?)?;
+        let surplus = Surplus::read(fields.next()?)?;
         let visible = fields.next()?;
         let mut fingerprints = Fingerprints::default();
         for (print, text) in fingerprints.iter_mut().zip(entries(fields.next()?)) {
             *print = number(text)?;
         }
-        Some(Record { process, virtual_rank, later, visible, fingerprints })
+        Some(Record { process, virtual_rank, later, surplus, visible, fingerprints })
     }
 
     /// Writes the variable's value piece by piece.
-    pub fn write(&self, put: &mut dyn FnMut(&[u8])) {
+    pub fn write(&self, put: Put) {
         put(FORMAT);
         put(b";");
         decimal(self.process.into(), put);
         put(if self.virtual_rank { b";virtual;" } else { b";keep;" });
         put(self.later.name());
+        put(b";");
+        put(self.surplus.name());
         put(b";");
         put(self.visible);
         let mut separator: &[u8] = b";";
@@ -160,19 +167,6 @@ pub enum ProcessKind<'e> {
     },
     /// It gets one device.
     Worker(Worker<'e>),
-}
-
-/// A launcher's worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Worker<'e> {
-    /// Its local rank, as its launcher wrote it.
-    pub local_rank: &'e [u8],
-    /// Which device, counted from 0.
-    pub position: usize,
-    /// How many devices there are.
-    pub devices: usize,
-    /// Whether its launcher sets RANK and the like itself.
-    pub has_ranks: bool,
 }
 
 /// Tells what a process is: from its number, the name it was called, and its
@@ -243,9 +237,10 @@ fn worker<'e>(
     get: &impl Fn(&str) -> Option<&'e [u8]>,
 ) -> Option<Worker<'e>> {
     let local_rank = get(local_rank)?;
+    let (number, count) = (number(local_rank)?, u64::try_from(devices).ok()?);
     // As a remainder it fits.
-    let position = number(local_rank)?.checked_rem(devices.try_into().ok()?)?;
-    Some(Worker { local_rank, position: position.try_into().ok()?, devices, has_ranks })
+    let position = number.checked_rem(count)?.try_into().ok()?;
+    Some(Worker { local_rank, position, round: number.checked_div(count)?, devices, has_ranks })
 }
 
 /// The launcher that has numbered the process since the task began.
@@ -404,29 +399,4 @@ fn entries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 fn entry(list: &[u8], position: usize, devices: usize) -> Option<&[u8]> {
     if entries(list).count() == devices { entries(list).nth(position) } else { None }
-}
-
-/// Reads decimal digits and nothing else.
-fn number(text: &[u8]) -> Option<u64> {
-    let mut number = 0_u64;
-    for byte in text {
-        let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;
-        number = number.checked_mul(10)?.checked_add(digit.into())?;
-    }
-    if text.is_empty() { None } else { Some(number) }
-}
-
-fn decimal(mut number: u64, put: &mut dyn FnMut(&[u8])) {
-    let mut digits = [0_u8; 20];
-    let mut first = digits.len();
-    for digit in digits.iter_mut().rev() {
-        // A digit is less than 10.
-        *digit = b'0'.wrapping_add((number % 10) as u8);
-        number /= 10;
-        first = first.wrapping_sub(1);
-        if number == 0 {
-            break;
-        }
-    }
-    put(digits.get(first..).unwrap_or_default());
 }

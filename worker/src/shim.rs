@@ -1,13 +1,14 @@
 //! What is done in a process.
 
 use core::ffi::{CStr, c_char};
-use gpubind_shim_core::variables;
+use gpubind_shim_core::worker::{Surplus, Worker, surplus_line};
+use gpubind_shim_core::{Put, variables};
 
 use crate::environment::Environment;
 use crate::space::Space;
 use gpubind_shim_core::record::{
-    Later, ProcessKind, Record, Worker, changes, classify, fingerprints, inherited_ranks,
-    overwritten, without_shim,
+    Later, ProcessKind, Record, changes, classify, fingerprints, inherited_ranks, overwritten,
+    without_shim,
 };
 
 unsafe extern "C" {
@@ -53,6 +54,11 @@ pub extern "C" fn run() {
             }
         }
         ProcessKind::Worker(worker) => {
+            say(&|put| surplus_line(record.surplus, &worker, put));
+            if worker.round > 0 && record.surplus == Surplus::Refused {
+                // SAFETY: ends the process at once; nothing of the program has run.
+                unsafe { libc::_exit(1) }
+            }
             if !worker.has_ranks {
                 forget_ranks(&mut environment);
             }
@@ -61,6 +67,19 @@ pub extern "C" fn run() {
             leave(&mut environment);
         }
     }
+}
+
+/// Writes a line to stderr, if there is one, in one piece and as far as that works.
+fn say(line: &dyn Fn(Put)) {
+    let mut length = 0;
+    line(&mut |piece| length += piece.len());
+    if length == 0 {
+        return;
+    }
+    let Some(mut space) = Space::of(length) else { return };
+    let text = space.bytes(line);
+    // SAFETY: so many bytes have been written there.
+    let _ = unsafe { libc::write(libc::STDERR_FILENO, text.cast(), length) };
 }
 
 /// In a launcher's rank: RANK and the like are the task's above, not its own.

@@ -5,6 +5,8 @@
 use core::ffi::c_char;
 use core::ptr::{copy_nonoverlapping, null_mut};
 
+use gpubind_shim_core::Put;
+
 /// Room for some texts.
 pub struct Space {
     next: *mut u8,
@@ -23,13 +25,20 @@ impl Space {
     }
 
     /// Writes `NAME=value`; what does not fit is cut off.
-    pub fn text(&mut self, name: &str, value: impl FnOnce(&mut dyn FnMut(&[u8]))) -> *mut c_char {
+    pub fn text(&mut self, name: &str, value: impl FnOnce(Put)) -> *mut c_char {
         let text = self.next;
         self.put(name.as_bytes());
         self.put(b"=");
         value(&mut |piece| self.put(piece));
         self.put(&[0]);
         text.cast()
+    }
+
+    /// Writes these bytes; what does not fit is cut off.
+    pub fn bytes(&mut self, value: impl FnOnce(Put)) -> *const u8 {
+        let text = self.next;
+        value(&mut |piece| self.put(piece));
+        text
     }
 
     fn put(&mut self, bytes: &[u8]) {

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 /// As the plugin arms a task with the process id 1, which no process here has.
 const ARMED: [(&str, &str); 7] = [
-    ("GPUBIND_WORKERS", "2;1;virtual;kept;4,5,6,7;0,0,0,0,0,0,0,0"),
+    ("GPUBIND_WORKERS", "3;1;virtual;kept;reported;4,5,6,7;0,0,0,0,0,0,0,0"),
     ("CUDA_VISIBLE_DEVICES", "4,5,6,7"),
     ("GPUBIND_GPU_UUID", "GPU-a,GPU-b,GPU-c,GPU-d"),
     ("GPUBIND_NUMA_NODE", "0,0,1,1"),
@@ -150,7 +150,7 @@ fn a_process_that_is_no_worker_stays_as_it_is() {
 fn a_task_in_a_container_gets_its_list_back_once() {
     let task = |later: &str, script: &str| {
         let script = format!(
-            "export GPUBIND_WORKERS=\"2;$$;virtual;{later};6;0,0,0,0,0,0,0,0\" \
+            "export GPUBIND_WORKERS=\"3;$$;virtual;{later};reported;6;0,0,0,0,0,0,0,0\" \
              CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_ORDER=FASTEST_FIRST PYTORCH_VERSION=2 \
              SLURM_LOCALID=2 LOCAL_RANK=2; {script}"
         );
@@ -168,9 +168,9 @@ fn a_task_in_a_container_gets_its_list_back_once() {
     let shown = task("overwritten", later);
     assert!(has(&shown, "CUDA_VISIBLE_DEVICES=1"), "{shown:?}");
     assert!(
-        shown
-            .iter()
-            .any(|line| line.starts_with("GPUBIND_WORKERS=2;") && line.contains(";kept;6;"))
+        shown.iter().any(
+            |line| line.starts_with("GPUBIND_WORKERS=3;") && line.contains(";kept;reported;6;")
+        )
     );
     // Not in a process below.
     assert!(has(&task("overwritten", "env; true"), "CUDA_VISIBLE_DEVICES=0"));
@@ -180,7 +180,7 @@ fn a_task_in_a_container_gets_its_list_back_once() {
 fn long_values_and_many_variables_are_no_trouble() {
     let uuids: Vec<String> = (0..500).map(|gpu| format!("MIG-{gpu:0>36}")).collect();
     let list = uuids.join(",");
-    let record = format!("2;1;keep;kept;{list};0");
+    let record = format!("3;1;keep;kept;reported;{list};0");
     let many: Vec<(String, String)> =
         (0..2000).map(|number| (format!("V{number}"), "x".repeat(50))).collect();
     let mut more: Vec<(&str, &str)> =
@@ -193,4 +193,23 @@ fn long_values_and_many_variables_are_no_trouble() {
     let shown = lines(&["env"], &more);
     assert!(shown.contains(&format!("CUDA_VISIBLE_DEVICES={}", uuids[499])));
     assert_eq!(shown.iter().filter(|line| line.starts_with('V')).count(), 2000);
+}
+
+#[test]
+fn a_worker_beyond_the_devices_says_so_or_does_not_run() {
+    let rank = |local_rank| [("LOCAL_RANK", local_rank), ("LOCAL_WORLD_SIZE", "6")];
+    let output = run(&["printenv", "CUDA_VISIBLE_DEVICES"], &rank("4"));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "4\n");
+    let line = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(line.starts_with("gpubind: warning: the task has 4 devices") && line.ends_with("\n"));
+    assert_eq!(line.lines().count(), 1, "{line}");
+    assert_eq!(ours(lines(&["env"], &rank("5")))[1], "CUDA_VISIBLE_DEVICES=5");
+    let strict = ("GPUBIND_WORKERS", "3;1;virtual;kept;refused;4,5,6,7;0,0,0,0,0,0,0,0");
+    let output = run(&["echo", "ran"], &[&rank("5")[..], &[strict]].concat());
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]));
+    assert!(output.stderr.starts_with(b"gpubind: strict: "));
+    // Without a stderr it works as well.
+    let script = "exec 2>&-; LOCAL_RANK=4 LOCAL_WORLD_SIZE=6 printenv CUDA_VISIBLE_DEVICES";
+    let output = run(&["sh", "-c", script], &[]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "4\n");
 }

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 
 use gpubind_shim_core::record::{Later, Record, fingerprints};
+use gpubind_shim_core::worker::Surplus;
 
 use crate::request::{LocalRank, Mode};
 use crate::variables;
@@ -37,6 +38,7 @@ pub(super) fn arm(
     visible: &str,
     share: usize,
     ranks: &[(&'static str, String)],
+    is_sharing_wanted: bool,
 ) -> Arming {
     let shares = rank.settings.mode == Mode::Auto && share > 1;
     let has_ranks = rank.settings.mode == Mode::Auto && rank.most_tasks == 1 && !ranks.is_empty();
@@ -58,6 +60,11 @@ pub(super) fn arm(
         later: match rank.is_before_container {
             true => Later::Overwritten { serves },
             false => Later::Kept,
+        },
+        surplus: match (is_sharing_wanted, rank.settings.strict) {
+            (true, _) => Surplus::Wanted,
+            (false, true) => Surplus::Refused,
+            (false, false) => Surplus::Reported,
         },
         visible: visible.as_bytes(),
         fingerprints: fingerprints(rank.env),

@@ -206,7 +206,7 @@ fn of_plan(rank: &Rank, plan: &Plan, warnings: &mut Vec<Warning>) -> Option<Edit
     let why = plan.why(rank.local_rank);
     set.extend(own_values(rank, &own, &why, &text));
     let ranks = rank_variables(rank, own.len(), seen.len());
-    let arming = arm(rank, &text, own.len(), &ranks);
+    let arming = arm(rank, &text, own.len(), &ranks, is_sharing_wanted(rank));
     let is_order_new = is_free(order.0, rank.env);
     let later = local_rank_to_come(rank, seen.len());
     let noted = ranks.iter().chain(Some(&order).filter(|_| is_order_new));

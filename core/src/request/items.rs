@@ -161,8 +161,8 @@ items! {
         "first" = Some(Mode::First), Both: "all GPUs of the step in each task, its own first";
         "off" = Some(Mode::Off), User: "the environment stays as Slurm makes it";
     }
-    "share", share: bool, Name, default "off" = |_| false, "no warning where several tasks share a GPU" {
-        "on" = Some(true), Both: "no warning where several tasks share a GPU";
+    "share", share: bool, Name, default "off" = |_| false, "no warning where several tasks, or a launcher's workers, share a GPU" {
+        "on" = Some(true), Both: "no warning where several tasks, or a launcher's workers, share a GPU";
         "off" = Some(false), Site: "";
     }
     "ids", ids: Ids, NameAndValue, default "index" = |_| Ids::Index, "how GPUs are written" {

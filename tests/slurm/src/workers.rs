@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::cluster::{BLIND, CONSTRAINED, Cluster, OPEN, Tasks, each, tasks_of};
+use crate::cluster::{BLIND, CONSTRAINED, Cluster, OPEN, Tasks, each, ours, tasks_of};
 use crate::trial::{Test, tests};
 
 pub const TESTS: &[Test] = tests! {
@@ -105,12 +105,28 @@ fn workers_of_two_tasks(cluster: &Cluster) {
 }
 
 fn more_workers_than_gpus(cluster: &Cluster) {
-    let step = ["-N1", "-n1", "--gpus-per-node=2", "--gpu-bind=spank"];
+    let step = ["-N1", "-n1", "--gpus-per-node=2", "--gpu-bind=spank:share"];
     let (task, workers) = with_workers(cluster, &step, "LOCAL_RANK=$k LOCAL_WORLD_SIZE=4");
     let gpus = list(&task[&TASK]["CUDA_VISIBLE_DEVICES"]);
     let expected = [gpus[0], gpus[1], gpus[0], gpus[1]];
     assert_eq!(each(&workers, "CUDA_VISIBLE_DEVICES"), expected);
     assert_eq!(each(&workers, "GPUBIND_LOCAL_RANK"), ["0", "1", "2", "3"]);
+    let started = |request| {
+        let script = "for k in 0 1 2 3; do \
+                      LOCAL_RANK=$k LOCAL_WORLD_SIZE=4 sh -c 'echo $CUDA_VISIBLE_DEVICES'; done";
+        let words = ["srun", "-N1", "-n1", "--gpus-per-node=2", request, "bash", "-c", script];
+        let ran = cluster.run(&words);
+        let lines = ours(&ran.stderr).into_iter().map(str::to_owned).collect::<Vec<_>>();
+        (ran.stdout.lines().count(), lines)
+    };
+    let (count, said) = started("--gpu-bind=spank");
+    assert!(count == 4 && said.len() == 1, "{said:?}");
+    assert!(
+        said[0].contains("warning: the task has 2 devices") && said[0].contains("local rank 2")
+    );
+    assert_eq!(started("--gpu-bind=spank:share"), (4, vec![]));
+    let (count, said) = started("--gpu-bind=spank:strict");
+    assert!(count == 2 && said.iter().all(|line| line.contains("gpubind: strict: ")), "{said:?}");
 }
 
 fn what_a_worker_starts_is_left_alone(cluster: &Cluster) {
