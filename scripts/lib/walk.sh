@@ -80,8 +80,12 @@ earlier_package() {
 
 checks_the_node() {
     headline "Is the node set up right?"
+    # slurmd has the GPUs read in the background.
+    await_daemon slurmd snapshot_is_there
     root_types "gpubind check"
 }
+
+snapshot_is_there() { [ -e "$node/run/gpubind/node.json" ]; }
 
 binds_a_job() {
     headline "A user asks for it"
