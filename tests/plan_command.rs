@@ -308,6 +308,56 @@ fn pasted_text_may_leave_cpus_out() {
     assert!(source.ends_with("; the description tells only the CPUs 8-15,24-31"), "{source}");
 }
 
+/// Four GPUs of two sockets, whose rows end with this text.
+fn pasted(header: &str, first: &str, second: &str) -> String {
+    format!(
+        "\tGPU0\tGPU1\tGPU2\tGPU3{header}\nGPU0\t X \tPIX\tSYS\tSYS{first}\n\
+         GPU1\tPIX\t X \tSYS\tSYS{first}\nGPU2\tSYS\tSYS\t X \tPIX{second}\n\
+         GPU3\tSYS\tSYS\tPIX\t X {second}\n"
+    )
+}
+
+#[test]
+fn text_without_usable_numa_nodes_is_planned_by_the_gpus_own_cpu_lists() {
+    let header = "\tCPU Affinity\tNUMA Affinity";
+    for paste in [
+        pasted("\tCPU Affinity", "\t8-15", "\t0-7"),
+        pasted(header, "\t8-15\tN/A", "\t0-7\tN/A"),
+        pasted(header, "\t8-15\t0-1", "\t0-7\t0-1"),
+        pasted(header, "\t8-15\t2-3", "\t0-7\t0-1"),
+    ] {
+        for how in [&[][..], &["-m", "cyclic"], &["-m", "block:cyclic"]] {
+            let (out, _) = both(&paste, how);
+            let source = out.lines().nth(1).unwrap();
+            assert!(source.starts_with("CPUs: 4 for each task, from 2 sockets with "), "{source}");
+            assert!(source.contains("; the GPUs' own CPU lists stand for sockets"), "{source}");
+            // Every other rank is on the socket of GPUs 2 and 3, which has the first CPUs.
+            let (json, _) = both(&paste, &[how, &["--json"]].concat());
+            let json: Value = serde_json::from_str(&json).unwrap();
+            assert_eq!(each(&json, "cpus"), json!(["0-3", "8-11", "4-7", "12-15"]), "{paste}");
+            assert_eq!(each(&json, "visible"), json!(["2", "0", "3", "1"]), "{paste}");
+            assert_eq!(json["cost"]["numa"], 0);
+            assert!(out.contains("on the far socket; the plan puts none there"), "{out}");
+        }
+    }
+    // All rows show the same CPUs: one place.
+    let clipped = pasted("\tCPU Affinity", "\t0-7", "\t0-7");
+    let out = text(&run(&["--from", "-", "-m", "block"], &clipped).stdout);
+    assert!(out.contains("CPUs: 2 for each task, from 1 socket with "), "{out}");
+}
+
+#[test]
+fn the_default_distribution_may_be_written_out_where_no_cpu_is_known() {
+    let unknown = pasted("", "", "");
+    for args in [&["--from", "-"][..], &["--from", "-", "-m", "cyclic"]] {
+        let output = run(args, &unknown);
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert!(text(&output.stdout).contains("CPUs: unknown on this node"), "{args:?}");
+    }
+    let output = run(&["--from", "-", "-m", "block"], &unknown);
+    assert_eq!(output.status.code(), Some(2));
+}
+
 #[test]
 fn wrong_input_is_refused_with_one_line() {
     let kinds = "write mask_cpu:, map_cpu:, mask_ldom: or map_ldom: and a list";

@@ -3,23 +3,11 @@
 //! is queued. A running step reads its real sets, see [`super::task_cpus`].
 //!
 //! The order is that of src/plugins/task/affinity/dist_tasks.c
-//! (`_task_layout_lllp_block`, `_task_layout_lllp_cyclic`). Two things that
-//! Slurm knows and a [`Node`] does not tell are derived:
-//!
-//! * **sockets**: NUMA nodes that are nearer to each other than Linux's
-//!   REMOTE_DISTANCE of 20 (include/linux/topology.h) are on one socket. AMD's NPS
-//!   and Intel's SNC modes show 11 to 16 there, two sockets 20 or more. Without a
-//!   distance table each NUMA node is a socket.
-//! * **cores**: where the CPUs of each NUMA node are k equal ranges (k = 2, 4, 8)
-//!   with gaps between, equally far apart on all nodes, the ranges are the cores'
-//!   first threads, second threads and so on, as x86 numbers them. Elsewhere each CPU
-//!   is a core, which gives the same sets where siblings are numbered one after the
-//!   other.
+//! (`_task_layout_lllp_block`, `_task_layout_lllp_cyclic`). Sockets and cores are
+//! derived, see `sockets`.
 
-use gpubind_core::node::{IdSet, Node, NumaNode};
-
-/// From this distance on, two NUMA nodes are on different sockets.
-const REMOTE_DISTANCE: u32 = 20;
+use super::sockets::cpus_by_socket;
+use gpubind_core::node::{IdSet, Node};
 
 /// How tasks are dealt to the sockets of a node: the second part of srun's
 /// `--distribution`.
@@ -134,84 +122,10 @@ fn deal(sockets: &[Vec<usize>], tasks: usize, each: usize) -> Vec<IdSet> {
     sets
 }
 
-/// The node's NUMA nodes that have CPUs, by socket: positions in [`Node::numa`].
-pub fn sockets(node: &Node) -> Vec<Vec<usize>> {
-    let mut sockets: Vec<Vec<usize>> = Vec::new();
-    for (at, numa) in node.numa.iter().enumerate().filter(|(_, numa)| !numa.cpus.is_empty()) {
-        let is_near = |other: &usize| {
-            numa.distance.get(*other).is_some_and(|distance| *distance < REMOTE_DISTANCE)
-        };
-        match sockets.iter_mut().find(|socket| socket.iter().any(is_near)) {
-            Some(socket) => socket.push(at),
-            None => sockets.push(vec![at]),
-        }
-    }
-    sockets
-}
-
-/// The CPUs of each core in the order in which Slurm numbers cores: socket by socket
-/// (gres.conf(5), Cores). Empty where the node's CPUs are unknown.
-pub fn cores(node: &Node) -> Vec<IdSet> {
-    let (sockets, threads) = cpus_by_socket(node);
-    let cpus = sockets.concat();
-    cpus.chunks(threads).map(|core| core.iter().copied().collect()).collect()
-}
-
-/// The CPUs of each socket, a core's threads one after the other, and the threads
-/// of a core.
-fn cpus_by_socket(node: &Node) -> (Vec<Vec<usize>>, usize) {
-    let numa: Vec<Vec<usize>> = node
-        .numa
-        .iter()
-        .map(|numa| numa.cpus.iter().collect::<Vec<_>>())
-        .filter(|cpus| !cpus.is_empty())
-        .collect();
-    let smt = [2, 4, 8].into_iter().find_map(|threads| Some((threads, stride(&numa, threads)?)));
-    let (threads, stride) = smt.unwrap_or((1, 0));
-    let cpus_of = |numa: &NumaNode| -> Vec<usize> {
-        let first = numa.cpus.iter().take(numa.cpus.count() / threads);
-        first.flat_map(|cpu| (0..threads).map(move |thread| cpu + thread * stride)).collect()
-    };
-    let sockets = sockets(node);
-    let cpus = sockets.iter().map(|socket| {
-        socket.iter().filter_map(|at| node.numa.get(*at)).flat_map(cpus_of).collect()
-    });
-    (cpus.collect(), threads)
-}
-
-/// How far apart the threads of a core are numbered, if each NUMA node's CPUs are
-/// `threads` equal ranges with gaps between: all first threads of the machine come
-/// before all second ones.
-fn stride(numa: &[Vec<usize>], threads: usize) -> Option<usize> {
-    let mut stride = None;
-    for cpus in numa {
-        let cores = cpus.len() / threads;
-        // Of single CPUs nobody can tell whether they are threads or every other core.
-        if cores < 2 || cores * threads != cpus.len() {
-            return None;
-        }
-        let (first, rest) = cpus.split_at(cores);
-        let (start, end, second) = (first.first()?, first.last()?, rest.first()?);
-        let apart = second - start;
-        let is_range = end - start + 1 == cores;
-        let repeats = |(nth, range): (usize, &[usize])| {
-            first.iter().map(|cpu| cpu + (nth + 1) * apart).eq(range.iter().copied())
-        };
-        let fits = is_range
-            && end + 1 < *second
-            && *end < apart
-            && *stride.get_or_insert(apart) == apart
-            && rest.chunks(cores).enumerate().all(repeats);
-        if !fits {
-            return None;
-        }
-    }
-    stride
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpubind_core::node::NumaNode;
 
     fn node(numa: &[(&str, &[u32])]) -> Node {
         let numa = numa.iter().zip(0..).map(|((cpus, distance), id)| NumaNode {
@@ -283,22 +197,6 @@ mod tests {
         let refused = layout(&two, 2, Some(2), Distribution::Cyclic).unwrap_err().to_string();
         let expected = "2 tasks with 2 CPUs each are more than the node's 2 CPUs; at most 1 each";
         assert_eq!(refused, expected);
-    }
-
-    #[test]
-    fn near_numa_nodes_are_one_socket_and_without_distances_each_is_one() {
-        assert_eq!(sockets(&nps2()), [[0, 1], [2, 3]]);
-        let one = node(&[("0-3", &[10, 12]), ("4-7", &[12, 10])]);
-        assert_eq!(sockets(&one), [[0, 1]]);
-        let unknown = node(&[("0-3", &[]), ("", &[]), ("4-7", &[])]);
-        assert_eq!(sockets(&unknown), [[0], [2]], "a memory-only node is no socket");
-    }
-
-    #[test]
-    fn cores_are_counted_socket_by_socket() {
-        let cores: Vec<String> = cores(&nps2()).iter().map(ToString::to_string).collect();
-        assert_eq!(cores.len(), 16);
-        assert_eq!((cores[1].as_str(), cores[8].as_str()), ("1,17", "8,24"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::args::{DistributionArg, PlanArgs};
 use super::cpus_error::CpusError;
 use super::error::Wrong;
-use crate::slurm::{Distribution, TaskLayout, layout};
+use crate::slurm::{Distribution, TaskLayout, layout, socket_cpus};
 use gpubind_core::node::{IdSet, Node};
 use gpubind_core::plan::MAX_TASKS;
 use gpubind_core::step::task_cpus;
@@ -112,7 +112,7 @@ fn check(node: &Node, sets: &[IdSet], option: &'static str) -> Result<String, Cp
 
 /// The CPUs of a node, as far as it tells them.
 fn known(node: &Node) -> IdSet {
-    node.numa.iter().flat_map(|numa| numa.cpus.iter()).collect()
+    socket_cpus(node).iter().flat_map(IdSet::iter).collect()
 }
 
 /// As Slurm would deal a whole node's CPUs.
@@ -120,7 +120,9 @@ fn dealt(args: &PlanArgs, node: &Node, tasks: usize) -> Result<TaskCpus, Wrong> 
     if args.cpus_per_task == Some(0) {
         return Err(CpusError::None.into());
     }
-    let asked = args.distribution.is_some() || args.cpus_per_task.is_some();
+    // The default may be written out.
+    let is_default = args.distribution.is_none_or(|how| how == DistributionArg::Cyclic);
+    let asked = !is_default || args.cpus_per_task.is_some();
     let all = known(node);
     if all.is_empty() && asked {
         return Err(CpusError::Unknown.into());
@@ -143,6 +145,9 @@ fn dealt(args: &PlanArgs, node: &Node, tasks: usize) -> Result<TaskCpus, Wrong> 
             all.count()
         ),
     };
+    if !all.is_empty() && node.numa.iter().all(|numa| numa.cpus.is_empty()) {
+        source += "; the GPUs' own CPU lists stand for sockets, since NUMA nodes are not known";
+    }
     let end = all.iter().last().map_or(0, |last| last + 1);
     if end != all.count() {
         source += &format!("; the description tells only the CPUs {all}");

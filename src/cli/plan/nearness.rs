@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::slurm::sockets;
+use crate::slurm::socket_cpus;
 use gpubind_core::bind::Locality;
 use gpubind_core::node::{Device, IdSet, Node};
 use gpubind_core::plan::mapping_cost;
@@ -77,14 +77,7 @@ pub(super) struct Sockets(Vec<IdSet>);
 
 impl Sockets {
     pub fn of(node: &Node) -> Sockets {
-        let cpus = |socket: Vec<usize>| {
-            socket
-                .iter()
-                .filter_map(|at| node.numa.get(*at))
-                .flat_map(|numa| numa.cpus.iter())
-                .collect()
-        };
-        Sockets(sockets(node).into_iter().map(cpus).collect())
+        Sockets(socket_cpus(node))
     }
 
     pub fn count(&self) -> usize {
