@@ -87,7 +87,7 @@ start_qemu() {
     mkfifo "$dir"/monitor.{in,out}
     start_daemon "$dir/qemu.pid" "$dir/qemu.log" host nice -n 5 qemu-system-x86_64 \
         -name "$name" -machine q35,hpet=off -accel "$accel" -cpu "$model$features" -nodefaults -no-reboot \
-        -display none -serial "file:$dir/console" -monitor "pipe:$dir/monitor" \
+        -display none -serial "file:$dir/console" -chardev "pipe,id=monitor,path=$dir/monitor" -mon chardev=monitor,mode=control \
         -kernel "$vm_system/vmlinuz" -initrd "$vm_system/initramfs.cpio" \
         -append "console=ttyS0 panic=-1 quiet mitigations=off nmi_watchdog=0 rcupdate.rcu_cpu_stall_suppress=1 tsc=reliable random.trust_cpu=on" \
         -fsdev "local,id=system,path=$roots/$vm_release,security_model=none,readonly=on,multidevs=remap" \
@@ -99,7 +99,7 @@ start_qemu() {
 
 await_vm() {
     await_file wants-cpus
-    [ ${#later_cpus[@]} -eq 0 ] || printf '%s\n' "${later_cpus[@]}" >"$dir/monitor.in"
+    printf '%s\n' '{"execute": "qmp_capabilities"}' "${later_cpus[@]}" >"$dir/monitor.in"
     await_file ready
 }
 

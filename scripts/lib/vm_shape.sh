@@ -12,7 +12,7 @@ vm_memory=4096 # MiB
 vm_gpus=8
 
 # shape_vm NUMA SPLIT CPU-MODEL: sets cores and threads (of a core), qemu_shape (qemu's
-# arguments) and later_cpus (CPUs that are added while it boots, a command each).
+# arguments) and later_cpus (CPUs that are added while it boots, a command of QMP each).
 shape_vm() {
     local numa=$1 split=$2 model=$3
     threads=2
@@ -55,9 +55,14 @@ place_cpus() {
             qemu_shape+=(-numa "cpu,node-id=$(((socket * cores + core) * numa / (sockets * cores))),$cpu")
             [ "$split" = yes ] || continue
             [ "$socket$core" = 00 ] || qemu_shape+=(-device "$model-x86_64-cpu,$cpu,thread-id=0")
-            [ "$threads" -eq 1 ] || later_cpus+=("device_add $model-x86_64-cpu,$cpu,thread-id=1")
+            [ "$threads" -eq 1 ] || later_cpus+=("$(plug_in)")
         done
     done
+}
+
+plug_in() {
+    printf '{"execute": "device_add", "arguments": {"driver": "%s-x86_64-cpu", "id": "cpu-%s-%s", "socket-id": %s, "core-id": %s, "thread-id": 1}}' \
+        "$model" "$socket" "$core" "$socket" "$core"
 }
 
 # GPUs are devices behind a PCIe switch on a root of their own, in each NUMA node that has

@@ -91,10 +91,7 @@ pub(super) fn cpus_by_socket(node: &Node) -> (Vec<Vec<usize>>, usize) {
 /// How far apart the threads of a core are numbered, if each NUMA node's CPUs are
 /// `threads` equal ranges with gaps between: all first threads of the machine come
 /// before all second ones.
-fn stride<'a>(
-    numa: impl Iterator<Item = &'a Vec<usize>>,
-    threads: usize,
-) -> Option<usize> {
+fn stride<'a>(numa: impl Iterator<Item = &'a Vec<usize>>, threads: usize) -> Option<usize> {
     let mut stride = None;
     for cpus in numa {
         let cores = cpus.len() / threads;
