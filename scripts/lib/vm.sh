@@ -17,7 +17,7 @@ vm_start() {
     trap 'vm_start_ends' EXIT
     trap 'exit 130' INT TERM
     choose_accelerator
-    shape_vm "$numa" "$split" "$model"
+    shape_vm "$numa"
     fill_share
     SECONDS=0
     start_qemu
@@ -27,7 +27,7 @@ vm_start() {
 }
 
 parse_vm_start() {
-    name=vm numa=2 split=no build=yes
+    name=vm numa=2 build=yes
     while [ $# -gt 0 ]; do
         case $1 in
         --name | --numa) [ $# -ge 2 ] || die "$1 needs a value" ;;
@@ -35,7 +35,6 @@ parse_vm_start() {
         case $1 in
         --name) name=$2 && shift ;;
         --numa) numa=$2 && shift ;;
-        --split) split=yes ;;
         --no-build) build=no ;;
         *) die "unknown option '$1': see --help" ;;
         esac
@@ -78,16 +77,15 @@ fill_share() {
     cp "$root"/tests/vm/guest/* "$share/guest/"
     vm_slurm_conf >"$share/slurm/slurm.conf"
     vm_cgroup_conf >"$share/slurm/cgroup.conf"
-    echo "cpus=$vm_cpus cores=$cores gpus=$vm_gpus numa=$numa later=${#later_cpus[@]}" >"$share/shape"
+    echo "cpus=$vm_cpus cores=$cores gpus=$vm_gpus numa=$numa" >"$share/shape"
 }
 
 start_qemu() {
     local accel=$accelerator
     [ "$accel" = kvm ] || accel=tcg,thread=multi,tb-size=256
-    mkfifo "$dir"/monitor.{in,out}
     start_daemon "$dir/qemu.pid" "$dir/qemu.log" host nice -n 5 qemu-system-x86_64 \
         -name "$name" -machine q35,hpet=off -accel "$accel" -cpu "$model$features" -nodefaults -no-reboot \
-        -display none -serial "file:$dir/console" -chardev "pipe,id=monitor,path=$dir/monitor" -mon chardev=monitor,mode=control \
+        -display none -serial "file:$dir/console" \
         -kernel "$vm_system/vmlinuz" -initrd "$vm_system/initramfs.cpio" \
         -append "console=ttyS0 panic=-1 quiet mitigations=off nmi_watchdog=0 rcupdate.rcu_cpu_stall_suppress=1 tsc=reliable random.trust_cpu=on" \
         -fsdev "local,id=system,path=$roots/$vm_release,security_model=none,readonly=on,multidevs=remap" \
@@ -98,13 +96,7 @@ start_qemu() {
 }
 
 await_vm() {
-    await_file wants-cpus
-    printf '%s\n' '{"execute": "qmp_capabilities"}' "${later_cpus[@]}" >"$dir/monitor.in"
-    await_file ready
-}
-
-await_file() {
-    while [ ! -e "$dir/share/$1" ]; do
+    while [ ! -e "$dir/share/ready" ]; do
         daemon_pid "$dir/qemu.pid" >/dev/null || die "machine $name has ended"
         [ "$SECONDS" -lt 600 ] || die "machine $name is not ready after 600 seconds"
         sleep 0.2

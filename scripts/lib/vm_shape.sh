@@ -11,15 +11,14 @@ vm_cpus=16
 vm_memory=4096 # MiB
 vm_gpus=8
 
-# shape_vm NUMA SPLIT CPU-MODEL: sets cores and threads (of a core), qemu_shape (qemu's
-# arguments) and later_cpus (CPUs that are added while it boots, a command of QMP each).
+# shape_vm NUMA: sets cores and threads (of a core), and qemu_shape, qemu's arguments.
 shape_vm() {
-    local numa=$1 split=$2 model=$3
+    local numa=$1
     threads=2
     # Eight nodes of two CPUs: with two threads each would be a single core.
     [ "$numa" -lt 8 ] || threads=1
     cores=$((vm_cpus / sockets / threads))
-    qemu_shape=() later_cpus=()
+    qemu_shape=()
     place_memory
     place_cpus
     place_gpus
@@ -40,29 +39,15 @@ place_memory() {
     done
 }
 
-# With --split a kernel finds only the first thread of each core when it boots; the
-# others are plugged in afterwards, and so have the higher numbers.
+# The threads of a core are neighbours: qemu names CPUs in no other order.
 place_cpus() {
-    local socket core cpu layout="sockets=$sockets,cores=$cores,threads=$threads"
-    if [ "$split" = yes ]; then
-        qemu_shape+=(-smp "1,maxcpus=$vm_cpus,$layout")
-    else
-        qemu_shape+=(-smp "$vm_cpus,$layout")
-    fi
+    local socket core
+    qemu_shape+=(-smp "$vm_cpus,sockets=$sockets,cores=$cores,threads=$threads")
     for ((socket = 0; socket < sockets; socket++)); do
         for ((core = 0; core < cores; core++)); do
-            cpu="socket-id=$socket,core-id=$core"
-            qemu_shape+=(-numa "cpu,node-id=$(((socket * cores + core) * numa / (sockets * cores))),$cpu")
-            [ "$split" = yes ] || continue
-            [ "$socket$core" = 00 ] || qemu_shape+=(-device "$model-x86_64-cpu,$cpu,thread-id=0")
-            [ "$threads" -eq 1 ] || later_cpus+=("$(plug_in)")
+            qemu_shape+=(-numa "cpu,node-id=$(((socket * cores + core) * numa / (sockets * cores))),socket-id=$socket,core-id=$core")
         done
     done
-}
-
-plug_in() {
-    printf '{"execute": "device_add", "arguments": {"driver": "%s-x86_64-cpu", "id": "cpu-%s-%s", "socket-id": %s, "core-id": %s, "thread-id": 1}}' \
-        "$model" "$socket" "$core" "$socket" "$core"
 }
 
 # GPUs are devices behind a PCIe switch on a root of their own, in each NUMA node that has
