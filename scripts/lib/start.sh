@@ -207,21 +207,54 @@ port_is_used() {
 }
 
 start_all() {
-    local node find_cpus=()
+    local node
     SECONDS=0
-    [ -z "$hwloc" ] || find_cpus=(env "HWLOC_SYNTHETIC=$hwloc")
+    echo "$hwloc" >"$dir/run/hwloc"
     run_daemon munged munged --foreground --force --num-threads=2 \
         --key-file="$dir/etc/munge.key" --socket="$short/run/munge.socket" \
         --pid-file="$dir/run/munged.munge" --seed-file="$dir/run/munged.seed"
     await munged test -S "$dir/run/munge.socket"
     run_daemon slurmctld slurmctld -D -f "$dir/etc/slurm.conf"
     while read -r node; do
-        run_daemon "$node" "${find_cpus[@]}" slurmd -D -N "$node" -f "$dir/etc/slurm.conf"
+        start_slurmd "$node"
     done <"$dir/run/nodes"
     await slurmctld port_is_used "${ports[0]}"
     while read -r node; do
         await "$node" node_is_idle "$node"
     done <"$dir/run/nodes"
+}
+
+start_slurmd() {
+    local find_cpus=() hwloc
+    hwloc=$(<"$dir/run/hwloc")
+    [ -z "$hwloc" ] || find_cpus=(env "HWLOC_SYNTHETIC=$hwloc")
+    run_daemon "$1" "${find_cpus[@]}" slurmd -D -N "$1" -f "$dir/etc/slurm.conf"
+}
+
+# cluster_restart NAME [SIGNAL]
+cluster_restart() {
+    name=${1-} dir=$clusters/${1-}
+    need_cluster "$name"
+    [ "$EUID" -eq 0 ] || { as_root "$here/cluster" restart "$@"; return; }
+    release=$(<"$dir/run/release")
+    hosts_file=''
+    [ ! -e "$dir/etc/hosts" ] || hosts_file=$dir/etc/hosts
+    local node pid
+    SECONDS=0
+    while read -r node; do
+        if pid=$(daemon_pid "$dir/run/$node.pid"); then kill -s "${2-TERM}" "$pid"; fi
+        stop_daemons "$dir/run/$node.pid"
+        start_slurmd "$node"
+        await "$node" port_is_used "$(slurmd_port "$node")"
+        await "$node" node_is_in_service "$node"
+    done <"$dir/run/nodes"
+}
+
+slurmd_port() { sed -n "s/^NodeName=$1 .* Port=\([0-9]*\).*/\1/p" "$dir/etc/slurm.conf"; }
+
+# Also one that runs steps.
+node_is_in_service() {
+    [[ "$(cluster_exec "$name" -- sinfo -h -n "$1" -o %T 2>/dev/null)" =~ ^(idle|mixed|allocated|completing)$ ]]
 }
 
 run_daemon() {

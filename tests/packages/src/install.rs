@@ -12,6 +12,7 @@ use crate::{Test, dist, root, run};
 
 pub const TESTS: &[Test] = &[
     ("an_installed_file_is_replaced_by_renaming", an_installed_file_is_replaced_by_renaming),
+    ("a_full_disk_leaves_the_old_plugin_whole", a_full_disk_leaves_the_old_plugin_whole),
     ("an_admins_changes_survive_and_all_else_goes", an_admins_changes_survive),
     ("the_line_s_file_of_an_earlier_version_is_renamed", an_earlier_file_is_renamed),
     ("a_dry_run_changes_nothing", a_dry_run_changes_nothing),
@@ -51,6 +52,20 @@ fn an_installed_file_is_replaced_by_renaming() {
     let folder = plugin.parent().unwrap().read_dir().unwrap();
     let names: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().contains(".new")), "{names:?}");
+}
+
+fn a_full_disk_leaves_the_old_plugin_whole() {
+    // Mounted for the command only: room for an old plugin, and for little more.
+    let script = "lib=$1/usr/lib/gpubind; mkdir -p $lib && \
+                  mount -t tmpfs -o size=300k tmpfs $lib && echo old >$1/$2 && \
+                  { $3 --no-build --destdir $1; echo ended $?; cat $1/$2; ls -A $lib; }";
+    let there = tempfile::tempdir().unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(there.path()).arg(PLUGIN);
+    let (printed, said) = run(command.arg(root().join("scripts/install")));
+    let end = "ended 1\nold\nspank_gpubind.so\n";
+    assert!(printed.ends_with(end), "{printed}{said}");
+    assert!(said.contains("what was there stays; is the disk full?"), "{said}");
 }
 
 fn an_admins_changes_survive() {

@@ -211,6 +211,14 @@ impl Cluster {
         command
     }
 
+    /// Ends slurmd by this signal and starts it again; running steps go on.
+    pub fn restart_slurmd(&self, signal: &str) {
+        let mut restart = Command::new(self.root.join("scripts/cluster"));
+        let done = restart.args(["restart", &self.name, signal]).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "slurmd does not start again: {said}");
+    }
+
     /// Runs a command, whatever it ends with.
     pub fn run(&self, words: &[&str]) -> Ran {
         self.run_with(&[], words)

@@ -4,16 +4,16 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::cluster::{Cluster, Kind, each, ours};
+use crate::node::{Good, Node, call, in_service, readers, remove};
 use crate::trial::{Test, tests};
 
 /// The node that everything happens to.
-const FAULTY: Kind = Kind::new(
+pub const FAULTY: Kind = Kind::new(
     "t-fault",
     &["--machine", "two-cpu", "--nodes", "1", "--plugstack", "probe-timeout=1"],
 );
@@ -25,7 +25,7 @@ pub const TESTS: &[Test] = tests! {
 
 /// What a step of eight tasks on eight GPUs is to get.
 #[derive(Clone, Copy)]
-enum Expect {
+pub enum Expect {
     /// Each task its own GPU, and not a word.
     Bound,
     /// The same, with one warning.
@@ -35,108 +35,11 @@ enum Expect {
 }
 use Expect::{Bound, BoundWith, InOrder};
 
-/// The files of the node that a fault changes.
-struct Node {
-    folder: PathBuf,
-}
-
-impl Node {
-    fn snapshot(&self) -> PathBuf {
-        self.folder.join("root/run/gpubind/node.json")
-    }
-
-    fn run_folder(&self) -> PathBuf {
-        self.folder.join("root/run/gpubind")
-    }
-
-    fn library(&self) -> PathBuf {
-        self.folder.join("root/nvml/libnvidia-ml.so.1")
-    }
-
-    fn site_file(&self) -> PathBuf {
-        self.folder.join("etc/gpubind.toml")
-    }
-
-    /// A program of the node's own, in place of gpubind's.
-    fn program(&self) -> PathBuf {
-        self.folder.join("program")
-    }
-
-    fn write(&self, file: &str, change: impl Fn(&str) -> String) {
-        let path = self.folder.join(file);
-        let text = fs::read_to_string(&path).unwrap();
-        fs::write(&path, change(&text)).unwrap();
-    }
-
-    fn fails(&self, faults: &str) {
-        self.write("root/nvml/machine.toml", |text| format!("{text}\n[faults]\n{faults}\n"));
-        // NVML is asked where there is no snapshot.
-        remove(&self.snapshot());
-    }
-
-    /// Has NVML read, as slurmd does when it starts.
-    fn takes_snapshot(&self) {
-        let mut save = Command::new(self.folder.join("../../stage/gpubind"));
-        save.args(["snapshot", "--save", "--fsroot"]).arg(self.folder.join("root"));
-        save.arg("--nvml").arg(self.library());
-        assert!(save.stdout(Stdio::null()).status().unwrap().success());
-    }
-
-    fn edit_snapshot(&self, change: impl Fn(&str) -> String) {
-        self.write("root/run/gpubind/node.json", change);
-    }
-
-    fn arguments(&self, more: &str) {
-        self.write("etc/plugstack.conf", |text| format!("{} {more}\n", text.trim_end()));
-    }
-
-    /// The node starts this script where it should start gpubind.
-    fn starts(&self, script: &str) {
-        let program = self.program();
-        fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
-        self.arguments(&format!("program={}", program.display()));
-        remove(&self.snapshot());
-    }
-}
-
-fn remove(path: &Path) {
-    let _ = match fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_dir() => fs::remove_dir_all(path),
-        _ => fs::remove_file(path),
-    };
-}
-
 type Fault = (&'static str, fn(&Node), Expect);
-
-/// The node's files as they should be, put back when this is dropped.
-struct Good<'a> {
-    node: &'a Node,
-    files: Vec<(PathBuf, Vec<u8>)>,
-}
-
-impl Good<'_> {
-    fn of(node: &Node) -> Good<'_> {
-        let files = ["root/nvml/machine.toml", "etc/plugstack.conf", "etc/gpubind.toml"];
-        let files = files.map(|file| node.folder.join(file)).into_iter().chain([node.library()]);
-        let files = files.map(|file| (file.clone(), fs::read(file).unwrap())).collect();
-        Good { node, files }
-    }
-}
-
-impl Drop for Good<'_> {
-    fn drop(&mut self) {
-        for (file, bytes) in &self.files {
-            remove(file);
-            fs::write(file, bytes).unwrap();
-        }
-        [self.node.run_folder(), self.node.program()].iter().for_each(|file| remove(file));
-    }
-}
 
 /// Applies each fault to the node as it should be, alone.
 fn suffer(cluster: &Cluster, faults: &[Fault]) {
-    let node = Node { folder: cluster.folder() };
+    let node = Node::of(cluster);
     for (name, fault, expect) in faults {
         for word in ["optional", "required"] {
             let _good = Good::of(&node);
@@ -150,7 +53,7 @@ fn suffer(cluster: &Cluster, faults: &[Fault]) {
     }
 }
 
-fn runs(cluster: &Cluster, what: &str, expect: Expect) {
+pub fn runs(cluster: &Cluster, what: &str, expect: Expect) {
     let begin = Instant::now();
     let words = ["srun", "--label", "-N1", "-n8", "--gpus-per-node=8", "--gpu-bind=spank", "env"];
     let ran = cluster.run(&words);
@@ -177,24 +80,6 @@ fn runs(cluster: &Cluster, what: &str, expect: Expect) {
     for text in texts {
         assert!(lines[0].contains(text), "{what}: no {text:?} in {}", ran.stderr);
     }
-}
-
-/// The node takes the next step: slurmd has not drained it, and runs.
-fn in_service(cluster: &Cluster, what: &str) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        let state = cluster.run(&["sinfo", "-h", "-o", "%T"]).stdout;
-        assert!(!state.contains("drain") && !state.contains("down"), "{what}: {state}");
-        if state.trim() == "idle" {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{what}: {state}");
-        sleep(Duration::from_millis(50));
-    }
-}
-
-fn call(name: &str, fault: &str) -> String {
-    format!("call = [{{ name = \"{name}\", {fault} }}]")
 }
 
 fn nvml_that_fails(cluster: &Cluster) {
@@ -484,22 +369,7 @@ fn site_files_and_arguments_that_are_wrong(cluster: &Cluster) {
     );
 }
 
-/// The processes that read this node's NVML, and their parents.
-fn readers(node: &Node) -> Vec<(i32, i32)> {
-    let of = |process: i32| {
-        let command = fs::read(format!("/proc/{process}/cmdline")).ok()?;
-        let words: Vec<_> = command.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
-        let library = node.library().display().to_string();
-        let reads = words.get(1)? == "snapshot" && words.iter().any(|word| *word == library);
-        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
-        reads.then_some((process, parent.trim().parse().ok()?))
-    };
-    let entries = fs::read_dir("/proc").unwrap().flatten();
-    entries.filter_map(|entry| of(entry.file_name().to_str()?.parse().ok()?)).collect()
-}
-
-fn await_readers(node: &Node, what: &str, is_it: fn(&[(i32, i32)]) -> bool) -> Vec<(i32, i32)> {
+pub fn await_readers(node: &Node, what: &str, is_it: fn(&[(i32, i32)]) -> bool) -> Vec<(i32, i32)> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let found = readers(node);
@@ -512,7 +382,7 @@ fn await_readers(node: &Node, what: &str, is_it: fn(&[(i32, i32)]) -> bool) -> V
 }
 
 fn a_killed_slurmstepd_leaves_nothing_behind(cluster: &Cluster) {
-    let node = Node { folder: cluster.folder() };
+    let node = Node::of(cluster);
     let good = Good::of(&node);
     runs(cluster, "at first", Bound);
     node.fails(&call("nvmlDeviceGetCount_v2", "hang = true"));

@@ -21,15 +21,20 @@ mod cpu_sets;
 mod faults;
 mod gres;
 mod gres_order;
+mod hostile;
 mod kinds_of_steps;
 mod launch;
+mod load;
 mod modes;
 mod never_worse;
+mod node;
+mod processes;
 mod pyxis;
 mod quiet;
 mod requests;
 mod scripts;
 mod site;
+mod soak;
 mod symbols;
 mod tools;
 mod torch;
@@ -51,6 +56,14 @@ static RUNNING: Mutex<Option<Cluster>> = Mutex::new(None);
 
 fn main() -> ExitCode {
     let mut words: Vec<String> = std::env::args().collect();
+    match words.get(1).map(String::as_str) {
+        Some(soak::task::WORD) => {
+            soak::task::main(&words[2..]);
+            return ExitCode::SUCCESS;
+        }
+        Some("soak") => return soak::main(&words[2..]),
+        _ => {}
+    }
     let slurm: &'static str = slurm_of(&mut words).leak();
     let mut arguments = Arguments::from_iter(words);
     // Clusters are started in turn, so tests run in turn.
@@ -71,6 +84,10 @@ fn main() -> ExitCode {
         tools::TESTS,
         trouble::TESTS,
         faults::TESTS,
+        hostile::TESTS,
+        processes::TESTS,
+        load::TESTS,
+        soak::TESTS,
         check::TESTS,
         site::TESTS,
         launch::TESTS,
