@@ -1,6 +1,7 @@
 //! Slurm's SPANK calls, safe to make. One [`Spank`] lives as long as its hook.
 
-use std::ffi::{CStr, CString, OsStr, OsString, c_int, c_uint};
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, OsStr, OsString, c_char, c_int, c_uint};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Mutex;
 
@@ -36,13 +37,15 @@ pub struct Refused(pub c_uint);
 /// A hook's handle.
 pub struct Spank {
     handle: *mut sys::Handle,
+    /// All variables as NAME=VALUE, if they have been read since the last change.
+    strings: RefCell<Option<Vec<Box<[u8]>>>>,
 }
 
 impl Spank {
     /// # Safety
     /// `handle` is what Slurm has given to the hook that is running.
     pub unsafe fn new(handle: *mut sys::Handle) -> Spank {
-        Spank { handle }
+        Spank { handle, strings: RefCell::new(None) }
     }
 
     pub fn context(&self) -> Context {
@@ -140,6 +143,9 @@ impl Spank {
 
     /// A variable of the step or, in task_init, of the task.
     pub fn variable(&self, name: &str) -> Option<OsString> {
+        if let Some(strings) = &*self.strings.borrow() {
+            return value_of(name.as_bytes(), strings);
+        }
         let name = CString::new(name).ok()?;
         let mut buffer = vec![0_u8; 1024];
         loop {
@@ -160,8 +166,29 @@ impl Spank {
         Some(OsString::from_vec(value.to_bytes().to_vec()))
     }
 
+    /// Reads all variables at once, for the look-ups up to the next change: spank_getenv
+    /// goes through Slurm's list in each of them, and a task has more than a hundred.
+    pub fn read_variables(&self) {
+        let mut array: *mut *mut c_char = std::ptr::null_mut();
+        // SAFETY: spank_get_item writes one pointer of this type for this item.
+        let code = unsafe { sys::spank_get_item(self.handle, sys::JOB_ENV, &raw mut array) };
+        if code != sys::SUCCESS || array.is_null() {
+            return;
+        }
+        let mut strings: Vec<Box<[u8]>> = Vec::with_capacity(128);
+        // SAFETY: C strings up to a null, Slurm's own, which nothing changes meanwhile.
+        while let Some(string) = unsafe { array.as_ref() }.filter(|string| !string.is_null()) {
+            // SAFETY: see above; the string is copied.
+            strings.push(unsafe { CStr::from_ptr(*string) }.to_bytes().into());
+            // SAFETY: the null has not been reached.
+            array = unsafe { array.add(1) };
+        }
+        self.strings.replace(Some(strings));
+    }
+
     /// Sets a variable.
     pub fn set_variable(&self, name: &str, value: &OsStr) -> Result<(), Refused> {
+        self.strings.take();
         let refused = |_| Refused(sys::NO_SPACE);
         let name = CString::new(name).map_err(refused)?;
         let value = CString::new(value.as_bytes()).map_err(refused)?;
@@ -171,10 +198,21 @@ impl Spank {
 
     /// Takes a variable away.
     pub fn remove_variable(&self, name: &str) -> Result<(), Refused> {
+        self.strings.take();
         let name = CString::new(name).map_err(|_| Refused(sys::NO_SPACE))?;
         // SAFETY: a C string.
         accepted(unsafe { sys::spank_unsetenv(self.handle, name.as_ptr()) })
     }
+}
+
+/// The value of the first string NAME=VALUE with this name, as spank_getenv has it.
+fn value_of(name: &[u8], strings: &[Box<[u8]>]) -> Option<OsString> {
+    let value = strings.iter().find_map(|string| {
+        // Most strings differ in this byte.
+        let is_it = string.get(name.len()) == Some(&b'=') && string.starts_with(name);
+        string.get(name.len() + 1..).filter(|_| is_it)
+    });
+    value.map(|value| OsStr::from_bytes(value).to_owned())
 }
 
 /// The numbers that items have.
@@ -187,13 +225,13 @@ fn accepted(code: c_uint) -> Result<(), Refused> {
 }
 
 /// For an option that is only looked up: Slurm wants a function, and calls none.
-unsafe extern "C" fn ignore_option(_: c_int, _: *const std::ffi::c_char, _: c_int) -> c_int {
+unsafe extern "C" fn ignore_option(_: c_int, _: *const c_char, _: c_int) -> c_int {
     0
 }
 
 /// Slurm calls this for each value of the option, in the order of its sources: the last
 /// one counts.
-unsafe extern "C" fn take_option(_: c_int, value: *const std::ffi::c_char, _: c_int) -> c_int {
+unsafe extern "C" fn take_option(_: c_int, value: *const c_char, _: c_int) -> c_int {
     if value.is_null() {
         return 0;
     }

@@ -38,6 +38,7 @@ pub const JOB_ID: c_uint = 2;
 pub const JOB_STEP_ID: c_uint = 3;
 pub const JOB_LOCAL_TASK_COUNT: c_uint = 6;
 pub const JOB_TOTAL_TASK_COUNT: c_uint = 7;
+pub const JOB_ENV: c_uint = 10;
 pub const TASK_ID: c_uint = 11;
 pub const TASK_GLOBAL_ID: c_uint = 12;
 pub const TASK_PID: c_uint = 14;
@@ -89,6 +90,7 @@ mod compared_with_slurm_spank {
         assert!(super::JOB_STEP_ID == other::spank_item_S_JOB_STEPID);
         assert!(super::JOB_LOCAL_TASK_COUNT == other::spank_item_S_JOB_LOCAL_TASK_COUNT);
         assert!(super::JOB_TOTAL_TASK_COUNT == other::spank_item_S_JOB_TOTAL_TASK_COUNT);
+        assert!(super::JOB_ENV == other::spank_item_S_JOB_ENV);
         assert!(super::TASK_ID == other::spank_item_S_TASK_ID);
         assert!(super::TASK_GLOBAL_ID == other::spank_item_S_TASK_GLOBAL_ID);
         assert!(super::TASK_PID == other::spank_item_S_TASK_PID);

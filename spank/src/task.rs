@@ -37,8 +37,10 @@ type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Binds one task. Under `strict`, what keeps it from being bound ends it.
 pub fn bind(spank: &Spank, step: &Step) -> Option<End> {
-    let env: Env =
-        &|name: &str| spank.variable(name).map(|value| value.to_string_lossy().into_owned());
+    let env: Env = &|name: &str| {
+        let text = spank.variable(name)?.into_string();
+        Some(text.unwrap_or_else(|value| value.to_string_lossy().into_owned()))
+    };
     let bind_text = env(variables::STEP_TRES_BIND).unwrap_or_default();
     let is_none = is_none_spank(&bind_text);
     if is_none {
@@ -46,6 +48,7 @@ pub fn bind(spank: &Spank, step: &Step) -> Option<End> {
         change(spank, &bind::restore(&step.plain, env));
     }
     let request = request(spank, step, env);
+    spank.read_variables();
     let is_before_container = is_before_container(spank, step, env);
     let decision = decide(&Task {
         local_rank: local_rank(spank, env),
@@ -71,10 +74,10 @@ pub fn bind(spank: &Spank, step: &Step) -> Option<End> {
         preload: spank.variable(variables::LD_PRELOAD).as_deref(),
         env,
     });
-    carry_out(spank, step, &decision, env)
+    carry_out(spank, &decision, env)
 }
 
-fn carry_out(spank: &Spank, step: &Step, decision: &Decision, env: Env) -> Option<End> {
+fn carry_out(spank: &Spank, decision: &Decision, env: Env) -> Option<End> {
     if let Some(allocation) = &decision.allocation {
         tracing::debug!("the step's devices: {allocation:?}");
     }
@@ -92,18 +95,10 @@ fn carry_out(spank: &Spank, step: &Step, decision: &Decision, env: Env) -> Optio
     if let Some(preload) = &decision.preload {
         set(spank, variables::LD_PRELOAD, Some(preload).filter(|preload| !preload.is_empty()));
     }
-    let host = || env(variables::NODE_NAME).unwrap_or_default();
-    if let Some(summary) = &decision.summary {
-        let source = match &step.node {
-            Some(Ok(_)) if step.is_read_now => "as NVML has told for this step",
-            Some(Ok(_)) => "as the saved snapshot tells",
-            _ => "as Slurm's list names them",
-        };
-        log::user(&format!("{}: {summary}; GPUs {source}", host()));
-    }
     if let Some(got) = &decision.got {
         let rank = spank.global_task_id().unwrap_or(0);
-        log::user(&format!("rank {rank} on {}, {got}", host()));
+        let host = env(variables::NODE_NAME).unwrap_or_default();
+        log::user(&format!("rank {rank} on {host}, {got}"));
     }
     None
 }

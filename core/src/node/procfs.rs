@@ -33,17 +33,15 @@ pub fn gpus(roots: &Roots) -> Vec<ProcGpu> {
 
 fn gpu(pci: PciAddress, folder: &Path) -> ProcGpu {
     let text = read_small(&folder.join("information")).unwrap_or_default();
-    let value = |key: &str| {
-        text.lines()
-            .filter_map(|line| line.split_once(':'))
-            .find(|(name, _)| name.trim() == key)
-            .map(|(_, value)| value.trim())
-    };
-    ProcGpu {
-        pci,
-        minor: value("Device Minor").and_then(|minor| minor.parse().ok()),
-        excluded: value("GPU Excluded").is_some_and(|flag| flag.eq_ignore_ascii_case("yes")),
+    let mut gpu = ProcGpu { pci, minor: None, excluded: false };
+    for (name, value) in text.lines().filter_map(|line| line.split_once(':')) {
+        match (name.trim(), value.trim()) {
+            ("Device Minor", minor) => gpu.minor = minor.parse().ok(),
+            ("GPU Excluded", flag) => gpu.excluded = flag.eq_ignore_ascii_case("yes"),
+            _ => {}
+        }
     }
+    gpu
 }
 
 /// The first line of /proc/driver/nvidia/version: the kernel module's release.

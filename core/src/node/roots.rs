@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// No file that is read here as one small text (sysfs, procfs) is longer.
 const SMALL: u64 = 64 * 1024;
+const TYPICAL: usize = 4096;
 /// No folder that is listed here has more entries.
 const ENTRIES: usize = 4096;
 
@@ -73,7 +74,8 @@ impl Roots {
 /// A small text file without the blanks around it; fails on one that is longer
 /// than any sysfs or procfs value.
 pub fn read_small(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
+    // Most are shorter: one call reads them, another one finds the end.
+    let mut text = String::with_capacity(TYPICAL);
     let length = File::open(path)?.take(SMALL + 1).read_to_string(&mut text)?;
     if length as u64 > SMALL {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 64 KiB"));

@@ -92,7 +92,7 @@ fn in_order(configurations: &[Configuration], round: usize) -> Vec<&Configuratio
 /// A job that stays, for the steps in it; gives its id.
 fn allocate(cluster: &Cluster, shape: Shape) -> String {
     cluster.await_idle();
-    let words = [&["salloc", "--no-shell"], shape.options()].concat();
+    let words = [&["salloc", "--no-shell"], shape.job_options()].concat();
     let output = cluster.command(&words).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     // salloc: Granted job allocation 7

@@ -37,7 +37,7 @@ pub struct Run {
     #[arg(long, default_value_t = 5)]
     pub slow_rounds: usize,
     /// Shapes of steps.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Shape::ALL)]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Shape::USUAL)]
     pub shapes: Vec<Shape>,
     /// Only configurations whose name holds one of these words, and the references.
     #[arg(long, value_delimiter = ',')]

@@ -16,6 +16,7 @@ type ByLabel = BTreeMap<String, u64>;
 
 fn cases() -> impl Iterator<Item = (Scenario, u32)> {
     let steps = STEPS.into_iter().flat_map(|step| TASKS.map(|tasks| (step, tasks)));
+    let steps = steps.chain([(Scenario::ManyNodes, TASKS[0])]);
     steps.chain(CLIENTS.map(|client| (client, 0)))
 }
 

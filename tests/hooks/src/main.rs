@@ -1,4 +1,5 @@
-//! The plugin's hooks without Slurm: what they cost, and whether they leak.
+//! The plugin's hooks without Slurm: what they cost, and whether they leak. And how large
+//! its file is.
 //!
 //! Instructions and system calls do not depend on what else the machine does, so they are
 //! compared with tests/hooks/baseline.csv: a change that costs more fails. `--write`, in
@@ -16,6 +17,7 @@ mod counts;
 mod machine;
 mod memory;
 mod scenario;
+mod size;
 
 use std::process::ExitCode;
 
@@ -36,6 +38,6 @@ fn main() -> ExitCode {
     }
     let arguments = Arguments::from_iter(words);
     let trials: Vec<Trial> =
-        [counts::trials(), memory::trials(steps)].into_iter().flatten().collect();
+        [counts::trials(), memory::trials(steps), size::trials()].into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -13,14 +13,18 @@ pub enum Scenario {
     NotAsked,
     /// A step with all GPUs, `--gpu-bind=spank`, and a snapshot that is current.
     Asked,
+    /// The same on one of 10,000 nodes whose names have no ranges.
+    ManyNodes,
     /// srun with `--gpu-bind=spank` and without.
     SrunNotAsked,
     SrunAsked,
 }
 
 pub const STEPS: [Scenario; 3] = [Scenario::NoGpus, Scenario::NotAsked, Scenario::Asked];
-pub const CLIENTS: [Scenario; 2] = [Scenario::SrunNotAsked, Scenario::SrunAsked];
 pub const TASKS: [u32; 3] = [8, 64, 512];
+pub const CLIENTS: [Scenario; 2] = [Scenario::SrunNotAsked, Scenario::SrunAsked];
+/// As many names as Slurm's longest list of a large cluster has.
+const NODES: u32 = 10_000;
 
 impl Scenario {
     pub fn name(self) -> &'static str {
@@ -28,6 +32,7 @@ impl Scenario {
             Scenario::NoGpus => "step without GPUs",
             Scenario::NotAsked => "step with GPUs, not asked for",
             Scenario::Asked => "step, asked for",
+            Scenario::ManyNodes => "step on 10,000 nodes, asked for",
             Scenario::SrunNotAsked => "srun, not asked for",
             Scenario::SrunAsked => "srun, asked for",
         }
@@ -64,10 +69,16 @@ impl Scenario {
                 command.arg(format!("--set={name}={}", all.join(",")));
             }
         }
-        if self == Scenario::Asked {
+        if matches!(self, Scenario::Asked | Scenario::ManyNodes) {
             // As the plugin has it travel from srun; `none` takes the list away.
             command.args(["--set=SLURM_GPUBIND=single", "--task-set=CUDA_VISIBLE_DEVICES"]);
             command.args(["--task-set=SLURM_STEP_GPUS", "--task-set=GPU_DEVICE_ORDINAL"]);
+        }
+        if self == Scenario::ManyNodes {
+            let names: Vec<String> = (0..NODES).map(|node| format!("n{node:04}-gpu")).collect();
+            command.arg(format!("--set=SLURM_STEP_NODELIST={}", names.join(",")));
+            command.arg(format!("--set=SLURM_STEP_NUM_NODES={NODES}"));
+            command.arg(format!("--set=SLURM_STEP_TASKS_PER_NODE={tasks}(x{NODES})"));
         }
         command.arg(plugin);
     }

@@ -107,16 +107,24 @@ impl Snapshot {
         if text.len() > MAX_SIZE {
             return Err(SnapshotError::TooLarge);
         }
-        // The version first: another form need not have the other fields.
+        // Another form need not have these fields, and its version says so better than the
+        // first one that is missing.
         #[derive(Deserialize)]
         struct Version {
             schema: u32,
         }
-        let version: Version = serde_json::from_slice(text)?;
-        if version.schema != SCHEMA {
-            return Err(SnapshotError::Schema(version.schema));
+        let snapshot: Snapshot = match serde_json::from_slice(text) {
+            Ok(snapshot) => snapshot,
+            Err(error) => match serde_json::from_slice(text) {
+                Ok(Version { schema }) if schema != SCHEMA => {
+                    return Err(SnapshotError::Schema(schema));
+                }
+                _ => return Err(error.into()),
+            },
+        };
+        if snapshot.schema != SCHEMA {
+            return Err(SnapshotError::Schema(snapshot.schema));
         }
-        let snapshot: Snapshot = serde_json::from_slice(text)?;
         snapshot.node.check()?;
         Ok(snapshot)
     }
