@@ -35,6 +35,8 @@ pub struct Step {
     pub lists: Option<GpuLists>,
     /// The machine, or why it is not known. Not asked where the step has no GPU.
     pub node: Option<Result<Node, String>>,
+    /// Whether NVML was read for this step.
+    pub is_read_now: bool,
     /// The root folder in which slurmstepd runs.
     pub root: Option<Folder>,
     /// LOCAL_RANK, which no plugin has set yet.
@@ -99,6 +101,7 @@ fn read_of(
             plain: DEVICE_LISTS.map(variable),
             lists: None,
             node: None,
+            is_read_now: false,
             root: None,
             local_rank: None,
             affinity: None,
@@ -111,6 +114,8 @@ fn read_of(
         return None;
     }
     let node = is_wanted.then(|| node(&site));
+    let is_read_now = matches!(node, Some(Ok((_, true))));
+    let node = node.map(|node| node.map(|(node, _)| node));
     let tasks = usize::try_from(spank.local_task_count().unwrap_or(0)).unwrap_or(0);
     let (affinity, plan) = shared(if is_wanted { tasks } else { 0 });
     let lists = GpuLists { visible: variable(variables::CUDA_VISIBLE_DEVICES), step_gpus };
@@ -123,6 +128,7 @@ fn read_of(
         plain: DEVICE_LISTS.map(variable),
         lists,
         node,
+        is_read_now,
         root: root(),
         local_rank: variable(variables::LOCAL_RANK),
         affinity,
@@ -176,13 +182,14 @@ pub fn refresh(args: &PlugstackArgs) {
     }
 }
 
-fn node(site: &Site) -> Result<Node, String> {
+/// The machine, and whether NVML was read for it now.
+fn node(site: &Site) -> Result<(Node, bool), String> {
     match load_or_probe(&probe_options(site)) {
         Ok((node, stale)) => {
-            if let Some(why) = stale {
+            if let Some(why) = &stale {
                 tracing::debug!("NVML was read for this step: {why}");
             }
-            Ok(node)
+            Ok((node, stale.is_some()))
         }
         Err(error) => {
             log::error(&error.to_string());

@@ -74,10 +74,10 @@ pub fn bind(spank: &Spank, step: &Step) -> Option<End> {
         preload: spank.variable(variables::LD_PRELOAD).as_deref(),
         env,
     });
-    carry_out(spank, &decision, env)
+    carry_out(spank, step, &decision, env)
 }
 
-fn carry_out(spank: &Spank, decision: &Decision, env: Env) -> Option<End> {
+fn carry_out(spank: &Spank, step: &Step, decision: &Decision, env: Env) -> Option<End> {
     if let Some(allocation) = &decision.allocation {
         tracing::debug!("the step's devices: {allocation:?}");
     }
@@ -95,10 +95,18 @@ fn carry_out(spank: &Spank, decision: &Decision, env: Env) -> Option<End> {
     if let Some(preload) = &decision.preload {
         set(spank, variables::LD_PRELOAD, Some(preload).filter(|preload| !preload.is_empty()));
     }
+    let host = || env(variables::NODE_NAME).unwrap_or_default();
+    if let Some(summary) = &decision.summary {
+        let source = match &step.node {
+            Some(Ok(_)) if step.is_read_now => "as NVML has told for this step",
+            Some(Ok(_)) => "as the saved snapshot tells",
+            _ => "as Slurm's list names them",
+        };
+        log::user(&format!("{}: {summary}; GPUs {source}", host()));
+    }
     if let Some(got) = &decision.got {
         let rank = spank.global_task_id().unwrap_or(0);
-        let host = env(variables::NODE_NAME).unwrap_or_default();
-        log::user(&format!("rank {rank} on {host}, {got}"));
+        log::user(&format!("rank {rank} on {}, {got}", host()));
     }
     None
 }

@@ -11,10 +11,10 @@ use crate::variables;
 use super::arming::{Arming, arm};
 use super::device_lists::OTHER_MAKERS;
 use super::inherited::{GPUBIND_VARS, inherited, preload_without_shim};
-use super::locality::{Locality, numa_list};
+use super::locality::numa_list;
 use super::rank::Rank;
 use super::rank_variables::{contradicted, is_free, local_rank_to_come, note, rank_variables};
-use super::report::{RankReport, describe};
+use super::report::{OwnDevice, RankReport, summary};
 use super::visible::{join, ordinals, visible};
 use super::warning::Warning;
 
@@ -37,6 +37,8 @@ pub struct Edits {
     pub own_warning: Option<Warning>,
     /// What the rank got.
     pub report: RankReport,
+    /// What all ranks of the node got, where `verbose` is to say it and this is the first.
+    pub summary: Option<String>,
 }
 
 /// Why a task's environment stays as Slurm made it.
@@ -226,8 +228,10 @@ fn of_plan(rank: &Rank, plan: &Plan, warnings: &mut Vec<Warning>) -> Option<Edit
         Arming::Unneeded => {}
     }
     let report = report(rank, &own, text, why);
+    let is_summed_up = rank.settings.verbose && rank.local_rank == 0;
+    let summary = is_summed_up.then(|| summary(rank, plan));
     let own_warning = contradicted(rank, own.len());
-    Some(Edits { set, preload, notes, own_warning, report })
+    Some(Edits { set, preload, notes, own_warning, report, summary })
 }
 
 /// CUDA uses one MIG instance in a process, whatever the list says (MIG user guide,
@@ -321,19 +325,15 @@ fn own_values(
 }
 
 fn report(rank: &Rank, own: &[&Entry], visible: String, why: Why) -> RankReport {
-    let own = own
-        .iter()
-        .map(|entry| match (rank.node, entry.device) {
-            (Ok(node), Some(device)) => {
-                let locality = node.gpu(device).map(|gpu| Locality::of(rank.cpus, gpu));
-                (describe(node, device), locality.unwrap_or(Locality::Unknown))
-            }
-            _ => {
+    let own = own.iter().map(|entry| {
+        let known = rank.node.ok().zip(entry.device);
+        known.and_then(|(node, device)| OwnDevice::of(node, device, rank.cpus)).unwrap_or_else(
+            || {
                 let number = entry.ordinal.map(|ordinal| format!("GPU {ordinal} of Slurm's list"));
-                let name = number.or_else(|| entry.uuid.clone()).unwrap_or_default();
-                (name, Locality::Unknown)
-            }
-        })
-        .collect();
+                OwnDevice::listed(number.or_else(|| entry.uuid.clone()).unwrap_or_default())
+            },
+        )
+    });
+    let own = own.collect();
     RankReport { local_rank: rank.local_rank, cpus: rank.cpus.clone(), own, visible, why }
 }

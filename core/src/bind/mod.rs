@@ -26,6 +26,6 @@ pub use inherited::{inherited, preload_without_shim};
 pub use locality::Locality;
 pub use process::{Process, edits_for_process, skip_reason};
 pub use rank::{Rank, Shim};
-pub use report::RankReport;
+pub use report::{OwnDevice, RankReport};
 pub use task::{Decision, Task, decide};
 pub use warning::Warning;

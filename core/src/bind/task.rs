@@ -72,6 +72,8 @@ pub struct Decision {
     pub own: Option<String>,
     /// What `verbose` says of the task: what it got.
     pub got: Option<String>,
+    /// What `verbose` says of all tasks of the node, by the first.
+    pub summary: Option<String>,
     /// Why the task must not run, under `strict`.
     pub failure: Option<String>,
     /// The step's devices and what did not fit, for the log.
@@ -215,11 +217,12 @@ fn of_devices(task: &Task, settings: &Settings, lists: &GpuLists, local_rank: us
 }
 
 fn apply(decision: &mut Decision, edits: Edits, verbose: bool) {
-    let Edits { set, preload, report, own_warning, .. } = edits;
+    let Edits { set, preload, report, own_warning, summary, .. } = edits;
     decision.own = own_warning.map(|warning| format!("warning: {warning}"));
     // What is set again need not be taken away first.
     decision.changes.retain(|(name, _)| !set.iter().any(|(again, _)| again == name));
     decision.changes.extend(set.into_iter().map(|(name, value)| (name.to_owned(), Some(value))));
     decision.preload = preload.or(decision.preload.take());
+    decision.summary = summary;
     decision.got = verbose.then(|| report.to_string());
 }

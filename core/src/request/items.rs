@@ -185,7 +185,7 @@ items! {
         "off" = Some(false), Both: "what such a task starts sees all of the task's GPUs";
     }
     "verbose", verbose: bool, Name, default "off" = |_| false, "a line for each rank" {
-        "on" = Some(true), Both: "a line for each rank: its GPU, and why this one";
+        "on" = Some(true), Both: "a line for each rank: its GPU, and why this one; and one for each node";
         "off" = Some(false), Site: "";
     }
     "strict", strict: bool, Name, default "off" = |_| false, "a task that cannot be bound as asked fails" {

@@ -271,7 +271,10 @@ fn tell(outcome: &Outcome, rank_info: &RankInfo, settings: &Settings) -> Result<
     };
     let who = format!("{rank}on {}{from}", host());
     match &outcome.edits {
-        Ok(edits) => say(&format!("{who}, {}", edits.report)),
+        Ok(edits) => {
+            edits.summary.iter().for_each(|summary| say(&format!("{}: {summary}", host())));
+            say(&format!("{who}, {}", edits.report));
+        }
         // The warning has said so.
         Err(SkipReason::NoDevice) => {}
         Err(why) => say(&format!(

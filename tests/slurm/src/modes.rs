@@ -302,7 +302,15 @@ fn verbose_tells_each_rank(cluster: &Cluster) {
     ];
     let (tasks, stderr) = cluster.tasks(&options);
     let lines = ours(&stderr);
-    assert_eq!(lines.len(), 4, "{stderr}");
+    assert_eq!(lines.len(), 6, "{stderr}");
+    for node in 0..2 {
+        let line = format!(
+            "gpubind: {}: 2 ranks use 2 of 2 GPUs of the step; 1 of 2 ranks are local to their \
+             CPUs; GPUs as the saved snapshot tells",
+            cluster.node(node)
+        );
+        assert!(lines.iter().any(|said| said.ends_with(&line)), "{stderr}");
+    }
     for (rank, env) in &tasks {
         let node = cluster.node((rank / 2) as usize);
         let start = format!("gpubind: rank {rank} on {node}, local rank {}: ", rank % 2);
@@ -312,5 +320,13 @@ fn verbose_tells_each_rank(cluster: &Cluster) {
         }
         let place = if rank % 2 == 0 { "local to CPUs 0;" } else { "remote to CPUs 1;" };
         assert!(line.contains("NUMA node 0") && line.contains(place), "{line}");
+        assert!(line.contains(", NVIDIA A100-SXM4-40GB, "), "{line}");
     }
+    // Of several GPUs, what they have in common.
+    let step = ["-N1", "-n1", "--gpus-per-node=8", "--cpu-bind=map_cpu:0"];
+    let (_, stderr) = cluster.tasks(&[&step[..], &["--gpu-bind=spank:verbose"]].concat());
+    let several = "local rank 0: GPUs 0-3 (4 x NVIDIA A100-SXM4-40GB, NUMA node 0), local to CPUs 0 \
+                   + GPUs 4-7 (4 x NVIDIA A100-SXM4-40GB, NUMA node 1), remote to CPUs 0; ";
+    assert!(stderr.contains(several), "{stderr}");
+    assert!(stderr.contains("1 rank uses 8 of 8 GPUs of the step; 0 of 1 ranks are"), "{stderr}");
 }

@@ -22,11 +22,32 @@ const MIG_CONSTRAINED: Kind = Kind {
     )
 };
 
+/// The same machine, whose admin has written the instances into gres.conf. The second file
+/// of an instance is some other that is there: slurmd looks that each is, and used once.
+const BY_HAND: Kind = Kind::new(
+    "t-mig-hand",
+    &[
+        "--machine",
+        "a100-mig-mixed",
+        "--nodes",
+        "1",
+        "--gres",
+        "gpu:3g.20gb:2,gpu:1g.5gb:2,gpu:a100:1",
+        "--gres-conf",
+        "Name=gpu Type=3g.20gb MultipleFiles=/dev/nvidia0,/proc/version\n\
+         Name=gpu Type=3g.20gb MultipleFiles=/dev/nvidia0,/proc/uptime\n\
+         Name=gpu Type=1g.5gb MultipleFiles=/dev/nvidia1,/proc/stat\n\
+         Name=gpu Type=1g.5gb MultipleFiles=/dev/nvidia1,/proc/meminfo\n\
+         Name=gpu Type=a100 File=/dev/nvidia2",
+    ],
+);
+
 pub const TESTS: &[Test] = tests! {
     [WHOLE, WHOLE_CONSTRAINED]: a_list_of_uuids;
     [MIG, MIG_CONSTRAINED]:
         mig_instances_go_by_uuid,
         mig_instances_of_one_gpu_are_neighbours;
+    [BY_HAND]: numbers_of_instances_name_no_gpu;
 };
 
 /// One variable of each task, which must all differ, sorted.
@@ -95,4 +116,27 @@ fn mig_instances_of_one_gpu_are_neighbours(cluster: &Cluster) {
     let lists = each(&tasks, "CUDA_VISIBLE_DEVICES").join(",");
     let listed: Vec<String> = lists.split(',').map(str::to_owned).collect();
     assert_eq!(sorted(listed), sorted(instances(cluster, 0, 1)), "{lists}");
+}
+
+/// Slurm's numbers count lines of gres.conf, and CUDA's neither these nor instances.
+fn numbers_of_instances_name_no_gpu(cluster: &Cluster) {
+    for gres in ["gpu:1g.5gb:2", "gpu:3g.20gb:2", "gpu:a100:1"] {
+        let gres = format!("--gres={gres}");
+        let step = ["-N1", "-n2", "-O", &gres];
+        let (plain, _) = cluster.tasks(&step);
+        let lists = each(&plain, "CUDA_VISIBLE_DEVICES");
+        let (tasks, stderr) = cluster.tasks(&[&step[..], &["--gpu-bind=spank"]].concat());
+        for name in ["CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS"] {
+            assert_eq!(each(&tasks, name), each(&plain, name), "{gres}: {name}");
+        }
+        let why = format!(
+            "CUDA_VISIBLE_DEVICES={} does not say which MIG instances the step has",
+            lists[0]
+        );
+        let said = ours(&stderr);
+        assert!(said.len() == 1 && said[0].contains(&why), "{stderr}");
+        let strict = [&["srun"], &step[..], &["--gpu-bind=spank:strict", "true"]].concat();
+        let ran = cluster.run(&strict);
+        assert!(ran.code == Some(1) && ran.stderr.contains(&why), "{}", ran.stderr);
+    }
 }
