@@ -757,3 +757,59 @@ fn a_machine_without_slurm_or_gpus_has_notes_only() {
         "{text}"
     );
 }
+
+#[test]
+fn a_node_in_one_line_and_as_metrics() {
+    let Some(host) = Host::new() else { return };
+    host.snapshot();
+    let said = |args: &[&str]| {
+        let output = host.command(args).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        (text, output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(said(&["--brief"]), ("n1: ok\n".to_owned(), Some(0), String::new()));
+    let (metrics, code, _) = said(&["--prometheus"]);
+    assert!(code == Some(0) && metrics.contains("\ngpubind_check_level{check=\"gres-count\"} 0\n"));
+    assert!(metrics.contains("\ngpubind_check_findings{level=\"broken\"} 0\n"), "{metrics}");
+    host.change("etc/slurm.conf", "gpu:8", "gpu:9");
+    let (line, code, stderr) = said(&["--brief"]);
+    assert!(line.starts_with("n1: ") && line.lines().count() == 1 && stderr.is_empty(), "{line}");
+    assert!(line.contains(" gres-count: slurm.conf gives this node 9 GPUs"), "{line}");
+    let (metrics, of_metrics, _) = said(&["--prometheus"]);
+    assert!(code == of_metrics && code != Some(0), "{code:?} {of_metrics:?}");
+    let level = if code == Some(2) { 3 } else { 2 };
+    assert!(metrics.contains(&format!("\ngpubind_check_level{{check=\"gres-count\"}} {level}\n")));
+    // Each line is a comment or a metric with its value.
+    let is_metric = |line: &str| {
+        let value = line.rsplit_once("\"} ").map(|(_, value)| value.parse::<u32>());
+        line.starts_with("# HELP ") || line.starts_with("# TYPE ") || matches!(value, Some(Ok(_)))
+    };
+    assert!(metrics.lines().all(is_metric), "{metrics}");
+    assert_eq!(said(&["--brief", "--json"]).1, Some(2), "one form at a time");
+}
+
+#[test]
+fn a_thousand_nodes_are_a_few_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("lines");
+    let node = |node: usize| match node {
+        17 => format!("gpu{node:04}: broken: nvml: gone\n"),
+        40..=49 => format!("{node}: gpu{node:04}: warning: snapshot: none yet\n"),
+        _ => format!("gpu{node:04}: ok\n"),
+    };
+    fs::write(&file, (1..=1000).map(node).collect::<String>()).unwrap();
+    let fold =
+        |file: &Path| Command::new(PROGRAM).args(["check", "--fold"]).arg(file).output().unwrap();
+    let output = fold(&file);
+    let expected = "gpu0017: broken: nvml: gone\n\
+                    gpu[0040-0049]: warning: snapshot: none yet\n\
+                    gpu[0001-0016,0018-0039,0050-1000]: ok\n";
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    let sum = "gpubind: 1000 nodes: 989 ok, 10 with warnings, 1 broken\n";
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), sum);
+    assert_eq!(output.status.code(), Some(2));
+    fs::write(&file, "nothing\n").unwrap();
+    let output = fold(&file);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("has no line of a node; write: "));
+    assert_eq!(output.status.code(), Some(2));
+}

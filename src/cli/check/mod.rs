@@ -15,8 +15,10 @@
 //! | `tasks` | cgroup.conf, TaskPlugin, and what Slurm's placement of tasks means |
 //! | `setup`, `child` | gathering what the checks look at |
 //! | `message`, `print` | what is said, and how |
+//! | `brief` | one line for a node, and nodes that say the same in one |
 
 mod args;
+mod brief;
 mod child;
 mod gres;
 mod machine;
@@ -31,6 +33,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use super::ending::{CommandError, USAGE, complain};
+use super::host::host;
 pub use args::CheckArgs;
 pub use message::{Level, Message};
 use setup::Setup;
@@ -39,6 +42,14 @@ use setup::Setup;
 const BROKEN: u8 = 2;
 /// Exit code where nothing is broken, but not all is well.
 const WARNINGS: u8 = 1;
+
+fn code(worst: Level) -> u8 {
+    match worst {
+        Level::Ok | Level::Note => 0,
+        Level::Warning => WARNINGS,
+        Level::Broken => BROKEN,
+    }
+}
 
 /// Every message that a check can give, for a list of them.
 pub fn check_messages() -> impl Iterator<Item = &'static Message> {
@@ -52,6 +63,14 @@ pub fn check_messages() -> impl Iterator<Item = &'static Message> {
 /// # Errors
 /// [`CommandError`].
 pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, CommandError> {
+    if let Some(file) = &args.fold {
+        return match brief::fold(file, out) {
+            Ok(folded) => {
+                folded.map(|(worst, sum)| complain(&sum, code(worst))).map_err(Into::into)
+            }
+            Err(error) => Ok(complain(&error, USAGE)),
+        };
+    }
     let setup = match Setup::gather(args) {
         Ok(setup) => setup,
         Err(error) => return Ok(complain(&error, USAGE)),
@@ -64,6 +83,15 @@ pub fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, CommandErr
         tasks::checks(&setup),
     ];
     let findings = groups.concat();
+    if args.brief || args.prometheus {
+        match args.brief {
+            true => writeln!(out, "{}", brief::line(&findings, &host()))?,
+            false => print::prometheus(&findings, out)?,
+        }
+        // All is said by what is printed.
+        let worst = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
+        return Ok(ExitCode::from(code(worst)));
+    }
     match args.json {
         true => print::json(&findings, out)?,
         false => print::text(&findings, out)?,

@@ -60,6 +60,14 @@ fn check_finds_all_well(cluster: &Cluster) {
     let known = text("slurm-release").split([' ', ',']).nth(1).unwrap();
     assert!(release.starts_with(known), "{release}: {}", ran.stdout);
     assert!(text("gres-count").contains("8 GPUs, as many as there are"), "{}", ran.stdout);
+    // All nodes in one line, by srun.
+    let script = "srun -N2 --ntasks-per-node=1 --gpus-per-node=8 \"$0\" check --brief | \
+                  \"$0\" check --fold";
+    let ran = cluster.run(&["bash", "-c", script, cluster.program().to_str().unwrap()]);
+    let name = cluster.node(0);
+    let expected = format!("{}[0-1]: ok\n", name.strip_suffix('0').unwrap());
+    assert_eq!((ran.stdout, ran.code), (expected, Some(0)), "{}", ran.stderr);
+    assert!(ran.stderr.ends_with("2 nodes: 2 ok, 0 with warnings, 0 broken\n"), "{}", ran.stderr);
 }
 
 fn check_names_what_is_wrong(cluster: &Cluster) {
