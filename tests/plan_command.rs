@@ -92,7 +92,7 @@ fn the_texts_are_as_reviewed() {
     let write = std::env::var_os("GPUBIND_WRITE_PLANS").is_some();
     let cases: &[(&str, &str, &[&str])] = &[
         ("dgx-a100-cyclic", "dgx-a100", &[]),
-        ("dgx-a100-block", "dgx-a100", &["--distribution", "block"]),
+        ("dgx-a100-block", "dgx-a100", &["--distribution", "block:block"]),
         ("dgx-a100-compare", "dgx-a100", &["--compare"]),
         ("dgx-a100-half", "dgx-a100", &["--devices", "4-7", "--cpu-bind", "map_ldom:7,5,4,6"]),
         ("dgx-a100-shares", "dgx-a100", &["--tasks", "2"]),
@@ -342,8 +342,54 @@ fn text_without_usable_numa_nodes_is_planned_by_the_gpus_own_cpu_lists() {
     }
     // All rows show the same CPUs: one place.
     let clipped = pasted("\tCPU Affinity", "\t0-7", "\t0-7");
-    let out = text(&run(&["--from", "-", "-m", "block"], &clipped).stdout);
+    let out = text(&run(&["--from", "-", "-m", "block:block"], &clipped).stdout);
     assert!(out.contains("CPUs: 2 for each task, from 1 socket with "), "{out}");
+}
+
+/// A virtual node of tests/vm: what Slurm 24.11 did there with the same options.
+#[test]
+fn sruns_options_give_the_cpus_that_srun_gave() {
+    let machine = r#"
+name = "vm"
+description = "two sockets, cores of two threads that are neighbours"
+source = "made up for tests"
+driver = "550.54.15"
+cuda = "12.4"
+numa = [
+  { id = 0, cpus = "0-7", distance = [10, 32] },
+  { id = 1, cpus = "8-15", distance = [32, 10] },
+]
+gpu = [{ pci = "0000:23:00.0", numa = [1] }, { pci = "0000:43:00.0", numa = [0] }]
+[gpus]
+name = "NVIDIA A100-SXM4-40GB"
+compute = "8.0"
+"#;
+    for (options, cpus) in [
+        ("-n4 --cpu-bind=cores", ["0-1", "8-9", "2-3", "10-11"]),
+        ("-n4 --cpu-bind=threads", ["0", "8", "1", "9"]),
+        ("-n4 --cpu-bind=sockets", ["0-7", "8-15", "0-7", "8-15"]),
+        ("-n4 --cpu-bind=sockets -m block:block", ["0-7", "0-7", "0-7", "0-7"]),
+        ("-n4 --cpu-bind=verbose,ldoms -c2", ["0-7", "8-15", "0-7", "8-15"]),
+        ("-n4 --cpu-bind=rank_ldom", ["0-7", "8-15", "0-7", "8-15"]),
+        ("-n4 --cpu-bind=none", ["0-15", "0-15", "0-15", "0-15"]),
+        ("-n4 -c2 -m block", ["0-1", "8-9", "2-3", "10-11"]),
+        ("-n4 -c2 -m plane=2", ["0-1", "2-3", "4-5", "6-7"]),
+        ("-n4 -c2 -m block:fcyclic", ["0,8", "1,9", "2,10", "3,11"]),
+        ("-n4 -c2 --hint=nomultithread", ["0,2", "8,10", "4,6", "12,14"]),
+        ("-n4 -c2 --threads-per-core=1 -m block:block", ["0,2", "4,6", "8,10", "12,14"]),
+        ("-n4 --cpu-bind=map_cpu:3,2,1,0 -m block", ["3", "2", "1", "0"]),
+    ] {
+        let args: Vec<&str> = options.split(' ').collect();
+        let shared = ["--mode", "share", "--siblings", "2"];
+        let json = json_of(machine, &[&shared[..], &args].concat());
+        assert_eq!(each(&json, "cpus"), json!(cpus), "{options}");
+    }
+    let text = out(machine, &["--mode", "share", "-n4", "--cpu-bind=cores", "--siblings", "2"]);
+    let source = "CPUs: with --cpu-bind=cores and --distribution=block:cyclic, on a whole node";
+    assert_eq!(text.lines().nth(1), Some(source));
+    // Nobody knows more than this of threads that are neighbours.
+    let json = json_of(machine, &["--mode", "share", "-n4", "--cpu-bind=cores"]);
+    assert_eq!(each(&json, "cpus"), json!(["0", "8", "1", "9"]));
 }
 
 #[test]
@@ -354,13 +400,14 @@ fn the_default_distribution_may_be_written_out_where_no_cpu_is_known() {
         assert_eq!(output.status.code(), Some(0), "{args:?}");
         assert!(text(&output.stdout).contains("CPUs: unknown on this node"), "{args:?}");
     }
-    let output = run(&["--from", "-", "-m", "block"], &unknown);
+    let output = run(&["--from", "-", "-m", "block:block"], &unknown);
     assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
 fn wrong_input_is_refused_with_one_line() {
-    let kinds = "write mask_cpu:, map_cpu:, mask_ldom: or map_ldom: and a list";
+    let kinds = "write cores, sockets, threads, ldoms, rank_ldom or none, or mask_cpu:, \
+                 map_cpu:, mask_ldom: or map_ldom: and a list";
     let part = "is not an NVML index, a range like 4-7 or a UUID (GPU-…, MIG-…)";
     let uuids = "GPU-a, GPU-b, GPU-c";
     let cases: &[(&[&str], &str)] = &[
@@ -391,7 +438,7 @@ fn wrong_input_is_refused_with_one_line() {
             &["--cpus", "0;1", "--tasks", "3"],
             "--cpus: 3 tasks need as many lists, `;` between; given: 2",
         ),
-        (&["--cpu-bind", "cores"], &format!("--cpu-bind: `cores` tells no CPUs; {kinds}")),
+        (&["--cpu-bind", "core"], &format!("--cpu-bind: `core` tells no CPUs; {kinds}")),
         (&["--cpu-bind", "mask_cpu:"], &format!("--cpu-bind: `mask_cpu:` tells no CPUs; {kinds}")),
         (
             &["--cpu-bind", "mask_cpu:0x1,zz"],
@@ -454,7 +501,9 @@ fn what_clap_refuses_ends_with_the_same_code() {
         &["--mode", "off"],
         &["--cpus", "0", "--cpu-bind", "map_cpu:0"],
         &["--cpus", "0", "--distribution", "block"],
-        &["--cpu-bind", "map_cpu:0", "--cpus-per-task", "2"],
+        &["--cpus", "0", "--hint", "nomultithread"],
+        &["--distribution", "block:block:block"],
+        &["--threads-per-core", "0"],
     ] {
         let output = run(&[&["--from", "-"], args].concat(), TRAP);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
@@ -527,7 +576,7 @@ fn every_machine_can_be_planned() {
         let name = file.file_stem().unwrap().to_str().unwrap();
         let (node, _) = read_any(&std::fs::read_to_string(&file).unwrap()).unwrap();
         for tasks in ["1", "3", "8", "40"] {
-            for how in ["block", "cyclic"] {
+            for how in ["block:block", "cyclic"] {
                 let args = ["--mode", "share", "--tasks", tasks, "--distribution", how];
                 let json = json_of(name, &args);
                 let count: usize = tasks.parse().unwrap();

@@ -84,7 +84,11 @@ pub fn compare_gres(gres: &NodeGres, node: &Node, slurm_cores: Option<usize>) ->
         sorted.sort_by_key(|(at, _)| *at);
         comparison.in_pci_order = Some(sorted.iter().map(|(_, gpu)| gpu.files.join(",")).collect());
     }
-    let machine_cores = cores(node);
+    // Slurm's own count tells threads from cores where the numbering of CPUs does not.
+    let cpus: usize = node.numa.iter().map(|numa| numa.cpus.count()).sum();
+    let siblings =
+        [2, 4, 8].into_iter().find(|threads| Some(cpus) == slurm_cores.map(|it| it * threads));
+    let machine_cores = cores(node, siblings);
     comparison.has_cores = listed.iter().any(|gpu| gpu.cores.is_some());
     comparison.cores_known =
         !machine_cores.is_empty() && slurm_cores.is_none_or(|count| count == machine_cores.len());

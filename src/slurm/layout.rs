@@ -18,6 +18,8 @@ pub enum Distribution {
     /// `block:cyclic`, Slurm's default: consecutive tasks go to consecutive sockets.
     #[default]
     Cyclic,
+    /// `block:fcyclic`: so do the CPUs of a task.
+    FullCyclic,
 }
 
 /// CPU sets as Slurm would make them.
@@ -60,7 +62,7 @@ pub fn layout(
     cpus_per_task: Option<usize>,
     distribution: Distribution,
 ) -> Result<TaskLayout, LayoutError> {
-    let (sockets, threads) = cpus_by_socket(node);
+    let (sockets, threads) = cpus_by_socket(node, None);
     let count = sockets.len();
     let cpus: usize = sockets.iter().map(Vec::len).sum();
     if cpus == 0 {
@@ -89,7 +91,7 @@ pub fn layout(
             let cpus: Vec<usize> = sockets.into_iter().flatten().collect();
             cpus.chunks(each).take(tasks).map(|cpus| cpus.iter().copied().collect()).collect()
         }
-        (_, Distribution::Cyclic) => deal(&sockets, tasks, each),
+        (_, Distribution::Cyclic | Distribution::FullCyclic) => deal(&sockets, tasks, each),
     };
     Ok(TaskLayout { tasks, sockets: count, cpus_per_task: (each > 0).then_some(each) })
 }

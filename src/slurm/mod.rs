@@ -33,6 +33,7 @@ mod plugstack;
 mod release;
 mod single;
 mod sockets;
+mod step_cpus;
 
 pub use conf::{NodeEntry, SlurmConf};
 pub use gres::{GresGpu, GresLinks, NodeGres, expand, read as read_gres};
@@ -48,3 +49,4 @@ pub use plugstack::{PluginLine, PlugstackFile, PlugstackProblem, plugstack_path}
 pub use release::{release, release_version};
 pub use single::slurm_single;
 pub use sockets::{cores, socket_cpus, sockets};
+pub use step_cpus::{BindUnit, StepOptions, step_cpus};

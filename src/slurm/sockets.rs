@@ -8,8 +8,8 @@
 //! * **cores**: where the CPUs of each NUMA node are k equal ranges (k = 2, 4, 8)
 //!   with gaps between, equally far apart on all nodes, the ranges are the cores'
 //!   first threads, second threads and so on, as x86 numbers them. Elsewhere each CPU
-//!   is a core, which gives the same sets where siblings are numbered one after the
-//!   other.
+//!   is a core, unless the caller knows how many CPUs that follow each other are one;
+//!   whole cores give the same sets either way.
 
 use gpubind_core::node::{IdSet, Node};
 
@@ -67,20 +67,25 @@ fn cpu_lists(node: &Node) -> Vec<IdSet> {
 
 /// The CPUs of each core in the order in which Slurm numbers cores: socket by socket
 /// (gres.conf(5), Cores). Empty where the node's CPUs are unknown.
-pub fn cores(node: &Node) -> Vec<IdSet> {
-    let (sockets, threads) = cpus_by_socket(node);
+pub fn cores(node: &Node, siblings: Option<usize>) -> Vec<IdSet> {
+    let (sockets, threads) = cpus_by_socket(node, siblings);
     let cpus = sockets.concat();
     cpus.chunks(threads).map(|core| core.iter().copied().collect()).collect()
 }
 
 /// The CPUs of each socket, a core's threads one after the other, and the threads
-/// of a core.
-pub(super) fn cpus_by_socket(node: &Node) -> (Vec<Vec<usize>>, usize) {
+/// of a core: where the numbering does not show them, as many as `siblings` says.
+pub(super) fn cpus_by_socket(node: &Node, siblings: Option<usize>) -> (Vec<Vec<usize>>, usize) {
     let places = places(node);
     let smt = [2, 4, 8]
         .into_iter()
         .find_map(|threads| Some((threads, stride(places.iter().flatten(), threads)?)));
+    let divides = |threads: &usize| places.iter().flatten().all(|numa| numa.len() % threads == 0);
+    let neighbours = siblings.filter(|threads| *threads > 0).filter(divides).unwrap_or(1);
     let (threads, stride) = smt.unwrap_or((1, 0));
+    if smt.is_none() {
+        return (places.iter().map(|socket| socket.concat()).collect(), neighbours);
+    }
     let cpus_of = |numa: &Vec<usize>| -> Vec<usize> {
         let first = numa.iter().take(numa.len() / threads);
         first.flat_map(|cpu| (0..threads).map(move |thread| cpu + thread * stride)).collect()
@@ -158,7 +163,7 @@ mod tests {
 
     #[test]
     fn cores_are_counted_socket_by_socket() {
-        let cores: Vec<String> = cores(&nps2()).iter().map(ToString::to_string).collect();
+        let cores: Vec<String> = cores(&nps2(), None).iter().map(ToString::to_string).collect();
         assert_eq!(cores.len(), 16);
         assert_eq!((cores[1].as_str(), cores[8].as_str()), ("1,17", "8,24"));
     }
@@ -176,7 +181,7 @@ mod tests {
         let two = pasted(["8-15,24-31", "0-7,16-23", "8-15,24-31", "0-7,16-23"]);
         assert!(two.numa.is_empty());
         assert_eq!(texts(&socket_cpus(&two)), ["0-7,16-23", "8-15,24-31"]);
-        assert_eq!(texts(&cores(&two)[..2]), ["0,16", "1,17"]);
+        assert_eq!(texts(&cores(&two, None)[..2]), ["0,16", "1,17"]);
         // Lists of one socket that show different parts of it.
         let merged = pasted(["0-3", "8-11", "2-7", "10-15"]);
         assert_eq!(texts(&socket_cpus(&merged)), ["0-7", "8-15"]);

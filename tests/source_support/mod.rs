@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 /// The crates whose sources are read: name in paths, and the file that each begins with.
-pub const CRATES: [(&str, &str); 12] = [
+pub const CRATES: [(&str, &str); 13] = [
     ("gpubind_shim_core", "shim-core/src/lib.rs"),
     ("gpubind_core", "core/src/lib.rs"),
     ("gpubind_machine", "machine/src/lib.rs"),
@@ -22,6 +22,7 @@ pub const CRATES: [(&str, &str); 12] = [
     ("slurm_tests", "tests/slurm/src/main.rs"),
     ("spank_host", "tests/spank-host/src/main.rs"),
     ("hook_tests", "tests/hooks/src/main.rs"),
+    ("vm_tests", "tests/vm/src/main.rs"),
 ];
 
 /// What a name in a module stands for.

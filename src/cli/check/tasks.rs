@@ -124,7 +124,7 @@ fn placement(setup: &Setup) -> Finding {
     };
     let way = match distribution {
         Distribution::Block => "block by block",
-        Distribution::Cyclic => "in turn",
+        Distribution::Cyclic | Distribution::FullCyclic => "in turn",
     };
     let message = if placed.planned == 0 { &PLACEMENT } else { &PLACEMENT_FAR };
     message.with(&[

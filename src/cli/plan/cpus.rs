@@ -1,9 +1,12 @@
 //! The tasks' CPU sets, from whichever option tells them.
 
-use super::args::{DistributionArg, PlanArgs};
+use super::args::PlanArgs;
 use super::cpus_error::CpusError;
 use super::error::Wrong;
-use crate::slurm::{Distribution, TaskLayout, layout, socket_cpus};
+use super::srun_options::{Bind, DistributionArg, HintArg, bind};
+use crate::slurm::{
+    BindUnit, Distribution, StepOptions, TaskLayout, layout, socket_cpus, step_cpus,
+};
 use gpubind_core::node::{IdSet, Node};
 use gpubind_core::plan::MAX_TASKS;
 use gpubind_core::step::task_cpus;
@@ -30,12 +33,77 @@ pub(super) fn read(args: &PlanArgs, node: &Node, devices: usize) -> Result<TaskC
         let note = check(node, &sets, "--cpus")?;
         return Ok(TaskCpus { sets, source: format!("CPUs: as --cpus lists them{note}") });
     }
+    let tasks = args.tasks.unwrap_or(devices);
+    if args.cpus_per_task == Some(0) {
+        return Err(CpusError::None.into());
+    }
+    if let Some(bind) = args.cpu_bind.as_deref().and_then(bind) {
+        return Ok(bound(args, node, tasks, bind)?);
+    }
     if let Some(bind) = &args.cpu_bind {
         let sets = from_bind(bind, args.tasks, node)?;
         let note = check(node, &sets, "--cpu-bind")?;
         return Ok(TaskCpus { sets, source: format!("CPUs: as --cpu-bind lists them{note}") });
     }
-    dealt(args, node, args.tasks.unwrap_or(devices))
+    if let Some(bind) = by_itself(args, node, tasks) {
+        return Ok(bound(args, node, tasks, bind)?);
+    }
+    dealt(args, node, tasks)
+}
+
+/// What Slurm itself binds to with options that [`layout`] does not have: single threads
+/// where it may use some of each core only (as seen in 24.11), else what suits the counts,
+/// and with `--cpus-per-task` the step has just the cores that it needs.
+fn by_itself(args: &PlanArgs, node: &Node, tasks: usize) -> Option<Bind> {
+    let is_full = |how: &DistributionArg| how.sockets == Distribution::FullCyclic;
+    let one_thread = args.hint == Some(HintArg::Nomultithread) || args.threads_per_core.is_some();
+    if one_thread {
+        return Some(Bind::Unit(BindUnit::Threads));
+    }
+    args.distribution.as_ref().filter(|how| is_full(how))?;
+    let unit = options(args, tasks, BindUnit::Threads).automatic(node);
+    let unit = unit.or(args.cpus_per_task.map(|_| BindUnit::Threads));
+    Some(unit.map_or(Bind::None, Bind::Unit))
+}
+
+fn options(args: &PlanArgs, tasks: usize, unit: BindUnit) -> StepOptions {
+    let of_hint = (args.hint == Some(HintArg::Nomultithread)).then_some(1);
+    StepOptions {
+        tasks,
+        cpus_per_task: args.cpus_per_task.unwrap_or(1),
+        distribution: args.distribution.as_ref().map(|how| how.sockets).unwrap_or_default(),
+        unit,
+        threads_per_core: args.threads_per_core.map(usize::from).or(of_hint),
+        siblings: args.siblings.map(usize::from),
+    }
+}
+
+/// As Slurm binds the tasks of a whole node's step.
+fn bound(args: &PlanArgs, node: &Node, tasks: usize, bind: Bind) -> Result<TaskCpus, CpusError> {
+    let all = known(node);
+    if all.is_empty() {
+        return Err(CpusError::Unknown);
+    }
+    let numa: Vec<&IdSet> =
+        node.numa.iter().map(|numa| &numa.cpus).filter(|cpus| !cpus.is_empty()).collect();
+    let (sets, what) = match bind {
+        Bind::Unit(unit) => {
+            let what = match unit {
+                BindUnit::Threads => "threads",
+                BindUnit::Cores => "cores",
+                BindUnit::Sockets => "sockets",
+                BindUnit::Ldoms => "ldoms",
+            };
+            (step_cpus(node, &options(args, tasks, unit)), what)
+        }
+        Bind::RankLdom if !numa.is_empty() => {
+            (numa.into_iter().cloned().cycle().take(tasks).collect(), "rank_ldom")
+        }
+        Bind::RankLdom | Bind::None => (vec![all; tasks], "none"),
+    };
+    let how = args.distribution.as_ref().map_or("block:cyclic", |how| &how.text);
+    let source = format!("CPUs: with --cpu-bind={what} and --distribution={how}, on a whole node");
+    Ok(TaskCpus { sets, source })
 }
 
 fn from_lists(lists: &str, tasks: Option<usize>) -> Result<Vec<IdSet>, CpusError> {
@@ -121,16 +189,16 @@ fn dealt(args: &PlanArgs, node: &Node, tasks: usize) -> Result<TaskCpus, Wrong> 
         return Err(CpusError::None.into());
     }
     // The default may be written out.
-    let is_default = args.distribution.is_none_or(|how| how == DistributionArg::Cyclic);
+    let how = args.distribution.as_ref();
+    let is_default = how.is_none_or(|how| how.sockets == Distribution::Cyclic);
     let asked = !is_default || args.cpus_per_task.is_some();
     let all = known(node);
     if all.is_empty() && asked {
         return Err(CpusError::Unknown.into());
     }
-    let (distribution, name) = match args.distribution {
+    let (distribution, name) = match how {
         None => (Distribution::default(), "block:cyclic, Slurm's default"),
-        Some(DistributionArg::Cyclic) => (Distribution::Cyclic, "block:cyclic"),
-        Some(DistributionArg::Block) => (Distribution::Block, "block:block"),
+        Some(how) => (how.sockets, how.text.as_str()),
     };
     let TaskLayout { tasks: sets, sockets, cpus_per_task } =
         layout(node, tasks, args.cpus_per_task, distribution)?;

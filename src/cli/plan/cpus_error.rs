@@ -41,7 +41,7 @@ pub enum CpusError {
     },
     /// A binding without a list of CPUs.
     #[error(
-        "--cpu-bind: `{0}` tells no CPUs; write mask_cpu:, map_cpu:, mask_ldom: or map_ldom: and a list"
+        "--cpu-bind: `{0}` tells no CPUs; write cores, sockets, threads, ldoms, rank_ldom or none, or mask_cpu:, map_cpu:, mask_ldom: or map_ldom: and a list"
     )]
     Kind(String),
     /// A list that cannot be read.

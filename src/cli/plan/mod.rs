@@ -7,6 +7,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | `devices`, `cpus` | read what was typed, and refuse what the node lacks |
+//! | `srun_options` | srun's options about CPUs |
 //! | `scenario` | puts the inputs together and asks the library |
 //! | `nearness` | how near ranks are to their devices, in words and numbers |
 //! | `table`, `sentence`, `compare` | the output for people |
@@ -22,6 +23,7 @@ mod json;
 mod nearness;
 mod scenario;
 mod sentence;
+mod srun_options;
 mod table;
 
 use std::io::Write;
