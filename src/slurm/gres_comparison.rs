@@ -1,7 +1,7 @@
 //! gres.conf against the machine.
 
 use super::gres::{GresGpu, NodeGres};
-use crate::slurm::cores;
+use crate::slurm::{cores, socket_cpus};
 use gpubind_core::node::{Gpu, IdSet, Link, Node, PciAddress};
 
 /// A GPU whose line says something else than the machine.
@@ -89,6 +89,7 @@ pub fn compare_gres(gres: &NodeGres, node: &Node, slurm_cores: Option<usize>) ->
     let siblings =
         [2, 4, 8].into_iter().find(|threads| Some(cpus) == slurm_cores.map(|it| it * threads));
     let machine_cores = cores(node, siblings);
+    let sockets = socket_cpus(node);
     comparison.has_cores = listed.iter().any(|gpu| gpu.cores.is_some());
     comparison.cores_known =
         !machine_cores.is_empty() && slurm_cores.is_none_or(|count| count == machine_cores.len());
@@ -103,7 +104,7 @@ pub fn compare_gres(gres: &NodeGres, node: &Node, slurm_cores: Option<usize>) ->
     for (at, listed) in &places {
         let Some(Seat { gpu: Some((position, gpu)), .. }) = seats.get(*at) else { continue };
         if comparison.cores_known {
-            comparison.cores.extend(wrong_cores(listed, gpu, &machine_cores));
+            comparison.cores.extend(wrong_cores(listed, gpu, (&machine_cores, &sockets)));
         }
         comparison.links.extend(wrong_links(listed, (*position, gpu), &seats, (node, uniform)));
     }
@@ -124,14 +125,26 @@ fn seats(node: &Node) -> Vec<Seat<'_>> {
     seats
 }
 
-fn wrong_cores(listed: &GresGpu, gpu: &Gpu, machine: &[IdSet]) -> Option<Misplaced> {
+/// `Cores=` may be those of the GPU's NUMA node or all of its socket: Slurm 24.11 drains a
+/// node where they are a part of a socket.
+fn wrong_cores(
+    listed: &GresGpu,
+    gpu: &Gpu,
+    (machine, sockets): (&[IdSet], &[IdSet]),
+) -> Option<Misplaced> {
     let (said, local) = (listed.cores.as_ref()?, gpu.cpus.known()?);
     if local.is_empty() {
         return None;
     }
-    let next_to_it = |(_, cpus): &(usize, &IdSet)| cpus.common(local) > 0;
-    let right: IdSet =
-        machine.iter().enumerate().filter(next_to_it).map(|(core, _)| core).collect();
+    let numbers = |near: &dyn Fn(&IdSet) -> bool| -> IdSet {
+        machine.iter().enumerate().filter(|(_, cpus)| near(cpus)).map(|(core, _)| core).collect()
+    };
+    let right = numbers(&|cpus| cpus.common(local) > 0);
+    let is_near = |socket: &&IdSet| socket.common(local) > 0;
+    let whole = numbers(&|cpus| sockets.iter().filter(is_near).any(|it| it.common(cpus) > 0));
+    if whole == *said {
+        return None;
+    }
     (right != *said).then(|| Misplaced {
         gpu: gpu.index,
         line: listed.line,
@@ -257,6 +270,19 @@ mod tests {
         assert_eq!(wrong, [(1, "24-47", "0-23"), (3, "24-71", "24-47")]);
         let other = compare_gres(&gres, &node, Some(16));
         assert!(other.has_cores && !other.cores_known && other.cores.is_empty());
+    }
+
+    #[test]
+    fn cores_may_be_those_of_a_numa_node_or_of_its_socket() {
+        // Eight NUMA nodes of 16 cores, the first two GPUs at the fourth.
+        let node = node("dgx-a100", "");
+        let mut gres = gres("/dev/nvidia[0-7]");
+        for (gpu, cores) in gres.gpus.iter_mut().zip(["48-63", "0-63", "0-31"]) {
+            gpu.cores = Some(cores.parse().unwrap());
+        }
+        let found = compare_gres(&gres, &node, Some(128));
+        let wrong: Vec<_> = found.cores.iter().map(|gpu| gpu.said.as_str()).collect();
+        assert_eq!(wrong, ["0-31"]);
     }
 
     fn links_of(counts: &[i64]) -> GresLinks {

@@ -61,8 +61,11 @@ fn by_itself(args: &PlanArgs, node: &Node, tasks: usize) -> Option<Bind> {
         return Some(Bind::Unit(BindUnit::Threads));
     }
     args.distribution.as_ref().filter(|how| is_full(how))?;
-    let unit = options(args, tasks, BindUnit::Threads).automatic(node);
-    let unit = unit.or(args.cpus_per_task.map(|_| BindUnit::Threads));
+    // With --cpus-per-task all CPUs of the step's cores are wanted.
+    let unit = match args.cpus_per_task {
+        Some(_) => Some(BindUnit::Threads),
+        None => options(args, tasks, BindUnit::Threads).automatic(node),
+    };
     Some(unit.map_or(Bind::None, Bind::Unit))
 }
 
