@@ -3,12 +3,13 @@
 //!
 //! `vm-tests --numa 2,8 NAME` boots the machine with so many NUMA nodes, one after the
 //! other, and runs the tests whose name contains NAME; without `--numa` it is the one
-//! with 4. They are few and broad: under emulation a step takes seconds.
+//! with 4. `vm-tests --figures` prints the figures of docs/performance.md. They are few and broad: under emulation a step takes seconds.
 //! `scripts/test --vm` builds what they need.
 
 // Tests end by panicking.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod figures;
 mod forms;
 mod jobs;
 mod machine;
@@ -37,6 +38,11 @@ static RUNNING: Mutex<Option<Vm>> = Mutex::new(None);
 
 fn main() -> ExitCode {
     let mut words: Vec<String> = std::env::args().collect();
+    if words.get(1).is_some_and(|word| word == "--figures") {
+        words.remove(1);
+        numa_of(&mut words).into_iter().for_each(|numa| figures::print(&Vm::start(numa)));
+        return ExitCode::SUCCESS;
+    }
     let numa = numa_of(&mut words);
     let mut arguments = Arguments::from_iter(words);
     // One machine at a time.
