@@ -7,11 +7,14 @@ use gpubind_core::node::IdSet;
 use crate::machine::Vm;
 use crate::rank::{Rank, SAY, most_local};
 
-/// On this healthy node there is nothing to warn of.
+/// On this healthy node there is nothing to warn of. With eight NUMA nodes, GPUs are at
+/// half of them, which is noted.
 pub fn check_finds_nothing_wrong(vm: &Vm) {
-    let printed = vm.bash("gpubind check");
-    assert!(printed.lines().count() > 20, "{printed}");
-    assert!(printed.lines().all(|line| line.starts_with("ok ")), "{printed}");
+    let printed = vm.bash("gpubind check || true");
+    let found: Vec<&str> = printed.lines().take_while(|line| !line.is_empty()).collect();
+    let uneven = |line: &str| vm.numa == 8 && line.starts_with("note     placement ");
+    assert!(found.len() > 20, "{printed}");
+    assert!(found.iter().all(|line| line.starts_with("ok ") || uneven(line)), "{printed}");
 }
 
 /// Three jobs of a user without rights. The second and the third are there at the same
