@@ -18,7 +18,7 @@ use gpubind_core::SlurmRelease;
 use gpubind_core::node::snapshot::{Fingerprint, Snapshot};
 use gpubind_core::node::{IdSet, Node, NumaNode, PciAddress, Roots};
 use gpubind_core::plan::{Shape, plan};
-use gpubind_core::request::{Binding, Command, Request, read_command_line};
+use gpubind_core::request::{Binding, Command, Request, read_command_line, read_script};
 use gpubind_core::site::{JobInfo, Origin, PlugstackArgs, SiteFile};
 use gpubind_core::step::{Ranks, names, rank_info, step_gpu_count, task_cpus};
 use gpubind_machine::Machine;
@@ -221,6 +221,13 @@ proptest! {
     }
 
     #[test]
+    fn a_batch_script(text in either(&[SCRIPT], SCRIPT_WORDS)) {
+        for (year, month) in [(22, 5), (26, 5)] {
+            let _ = soon(|| read_script(SlurmRelease::new(year, month), &text));
+        }
+    }
+
+    #[test]
     fn plugstack_arguments(words in proptest::collection::vec(either(&["mode=single", "probe-timeout=10", "nvml=/x", "exclude=0000:01:00.0"], LISTS), 0..6)) {
         let words = words.iter().map(String::as_str);
         let (args, _) = soon(|| PlugstackArgs::read(words, &Origin::Plugstack(None)));
@@ -290,6 +297,22 @@ proptest! {
     }
 }
 
+const SCRIPT: &str = "#!/bin/bash\n#SBATCH --gpubind=auto -N2\n#SBATCH --gpu-bind=\"spank:single\" # x\n#SBATCH hetjob\n#SLURM --gpubind 'off'\nsrun ./app\n";
+const SCRIPT_WORDS: &[&str] = &[
+    "#SBATCH ",
+    "#SBATCH hetjob\n",
+    "--gpu-bind",
+    "--gpubind=",
+    "spank:",
+    "\"",
+    "'",
+    "\\",
+    "#!/bin/sh\n",
+    "\n",
+    " # ",
+    "-n",
+    "=",
+];
 const SITE: &str = "default = \"always\"\nexclude = [\"0000:01:00.0\", \"GPU-1\"]\nprobe-timeout = 20\nshare = \"on\"\n[partition.a]\nmode = \"single\"\n[constraint.b]\nids = \"uuid\"\n";
 const SLURM_CONF: &str = "ClusterName=c\nTaskPlugin=task/affinity\nNodeName=DEFAULT Gres=gpu:4\nNodeName=gpu-[01-03] CoresPerSocket=8 Sockets=2 Gres=gpu:a:4(S:0-1),shard:8\nNodeName=x[0-1] NodeHostname=gpu-02,b\n";
 const GRES_CONF: &str = "AutoDetect=off\nNodeName=gpu-[01-03] Name=gpu Type=a File=/dev/nvidia[0-3] Cores=0-7 Links=-1,4,4,4\nName=gpu MultipleFiles=/dev/nvidia4,/dev/nvidia-caps/nvidia-cap[21-22] Count=1\n";

@@ -102,3 +102,31 @@ fn output_that_is_lost_is_an_error() {
         assert!(said.contains("cannot write the output: No space left on device"), "{said}");
     }
 }
+
+#[test]
+fn what_is_repeated_in_a_message_is_cut_and_nothing_in_it_is_for_the_terminal() {
+    let fake = Fake::with("two-cpu", "");
+    let long = "x".repeat(120_000);
+    let red = "\u{1b}[31mred\u{7}";
+    for text in [&long, red] {
+        let option = format!("--ids={text}");
+        for args in [
+            &["topo", "--from", text][..],
+            &["plan", "--tasks", text],
+            &["plan", "--tasks", "8", "--mode", text],
+            &["plan", "--tasks", "8", "--cpu-bind", text],
+            &["exec", &option, "--", "true"],
+            &["exec", "--", text],
+            &["snapshot", &format!("--{text}")],
+            &["check", "--slurm-conf", text],
+            &[text],
+        ] {
+            let output = command(&fake, args).env_remove("GPUBIND_LOG").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            let shown: String = said.chars().take(300).collect();
+            assert!(!said.is_empty() || args[0] == "check", "{}", args[0]);
+            assert!(said.chars().count() < 4100, "{}: {shown}", args[0]);
+            assert!(!said.contains(['\u{1b}', '\u{7}']), "{}: {shown:?}", args[0]);
+        }
+    }
+}

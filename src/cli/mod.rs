@@ -26,7 +26,7 @@ use tracing::level_filters::LevelFilter;
 pub use check::{Level, Message, check_messages};
 pub use machine_args::MachineArgs;
 
-use ending::{CommandError, complain};
+use ending::{CommandError, complain, refuse};
 
 /// Gives every rank of a Slurm job step its own nearest GPU.
 #[derive(Debug, Parser)]
@@ -58,7 +58,10 @@ pub fn command() -> clap::Command {
 /// Runs the program with the process's own arguments. Wrong arguments end it
 /// with exit code 2, as clap has it.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
     cli.log.start(match &cli.command {
         Subcommands::Exec(args) => args.least_level(),
         _ => LevelFilter::OFF,
