@@ -117,7 +117,10 @@ fn a_writer_that_was_killed_costs_the_others_a_short_wait() {
         check(&case, Shape::Single, &shared(words), &alone, 1);
         let waited = begin.elapsed();
         assert!(waited < longest, "{tasks} tasks: {waited:?}");
-        assert!(tasks <= 8 || waited > Duration::from_millis(50), "nobody waited: {waited:?}");
+        assert!(
+            tasks <= 8 || waited > Duration::from_secs(1),
+            "too short on a busy node: {waited:?}"
+        );
     }
 }
 

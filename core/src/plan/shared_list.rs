@@ -28,9 +28,13 @@ const WRITTEN: u64 = 2;
 const IN_WORD: usize = 4;
 const BITS: usize = 16;
 
-/// How often a reader looks again, each time after twice as long: 64 ms in all.
-const LOOKS: u32 = 8;
+/// How often a reader looks again, at first each time after twice as long: 2 s in all, if
+/// the writer has been killed. With hundreds of tasks on a few CPUs the writer gets but a
+/// small part of one, and readers that give up to make their own plans take the rest of it.
+const LOOKS: u32 = 70;
 const FIRST_WAIT: Duration = Duration::from_micros(250);
+/// As often the wait is doubled, to 32 ms.
+const DOUBLED: u32 = 7;
 
 /// A list and its costs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +88,7 @@ impl SharedList {
         for look in 0..LOOKS {
             match state.load(Ordering::Acquire) {
                 WRITTEN => return self.read(expected).map_or(Found::Nothing, Found::Written),
-                CLAIMED if may_wait => sleep(FIRST_WAIT * (1 << look)),
+                CLAIMED if may_wait => sleep(FIRST_WAIT * (1 << look.min(DOUBLED))),
                 _ => return Found::Nothing,
             }
         }
