@@ -9,6 +9,7 @@ mod error;
 mod markdown;
 mod pages;
 mod roff;
+mod sections;
 mod site;
 mod unsafe_code;
 mod variables;
@@ -79,7 +80,11 @@ mod tests {
         for command in commands.get_subcommands().filter(|command| !command.is_hide_set()) {
             let name = command.get_name();
             let page = read(&format!("man/gpubind-{name}.1"));
-            assert!(page.contains("SYNOPSIS"), "{name}: {page}");
+            for section in ["SYNOPSIS", "EXIT STATUS", "ENVIRONMENT", "EXAMPLES", "SEE ALSO"] {
+                let (_, rest) = page.split_once(&format!(".SH {section}\n")).unwrap();
+                let text = rest.split(".SH ").next().unwrap();
+                assert!(text.chars().any(char::is_alphabetic), "{name}, {section}: {page}");
+            }
             for shell in ["gpubind.bash", "_gpubind", "gpubind.fish"] {
                 assert!(read(&format!("completions/{shell}")).contains(name), "{shell}: {name}");
             }
@@ -88,6 +93,9 @@ mod tests {
             assert!(listed.contains(&format!("gpubind-{name}(1)")), "gpubind(1) lacks {name}");
             count += 1;
         }
+        let first = read("man/gpubind.1").replace("\\-", "-");
+        let (_, synopsis) = first.split_once(".SH SYNOPSIS\n").unwrap();
+        assert!(synopsis.starts_with("\\fBsrun --gpu-bind=spank\\fR"), "{synopsis}");
         assert!(count >= 4, "{count} commands");
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use clap_mangen::Man;
 
 use crate::error::WriteError;
-use crate::site;
+use crate::{sections, site};
 
 /// The plugin's page, written by hand; `@VERSION@` stands for the version.
 const PLUGIN: &str = include_str!("../../man/spank_gpubind.8");
@@ -27,7 +27,15 @@ pub fn write(folder: &Path) -> Result<(), WriteError> {
     let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
     for command in std::iter::once(&command).chain(commands) {
         let man = Man::new(command.clone()).manual("gpubind").source(&source);
-        man.generate_to(folder).map_err(WriteError::at(folder))?;
+        let path = folder.join(man.get_filename());
+        let mut page = Vec::new();
+        man.render(&mut page).map_err(WriteError::at(&path))?;
+        let mut page =
+            String::from_utf8_lossy(&page).into_owned() + &sections::of(command.get_name());
+        if command.get_name() == "gpubind" {
+            page = page.replacen(".SH SYNOPSIS\n", &format!(".SH SYNOPSIS\n{}", sections::SRUN), 1);
+        }
+        fs::write(&path, page).map_err(WriteError::at(&path))?;
     }
     let plugin = PLUGIN.replace("@VERSION@", &version);
     for (name, text) in [("gpubind.toml.5", site::page(&version)), ("spank_gpubind.8", plugin)] {
