@@ -162,9 +162,9 @@ mod tests {
 
     #[test]
     fn shells_between_a_launcher_and_its_rank_are_not_the_launcher() {
-        // This process, which has no number, starts a shell with one; that starts another.
+        // This process, which has no number, starts a shell with one.
         let mut shell = std::process::Command::new("sh")
-            .args(["-c", "sh -c 'read line; exit' & echo $!; wait"])
+            .args(["-c", "echo started; read line"])
             .env("LOCAL_RANK", "1")
             .env("LOCAL_WORLD_SIZE", "4")
             .stdin(std::process::Stdio::piped())
