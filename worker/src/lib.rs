@@ -3,8 +3,8 @@
 //!
 //! What a process is, and what becomes of its variables, is the shared crate's to say:
 //! shim-core/src/record.rs. Here is only how that is done inside a process of any program
-//! at all, before its main runs: nothing is printed, allocated by malloc, locked or
-//! started, and nothing can panic.
+//! at all, before its main runs: nothing is allocated by malloc, locked or started, nothing
+//! is printed but a line by a worker beyond the number of devices, and nothing can panic.
 //!
 //! Shipped builds have no standard library (`--profile worker`), so that nothing
 //! but the C library is loaded beside it; test builds have.
