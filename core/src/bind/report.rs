@@ -147,10 +147,14 @@ pub(super) fn summary(rank: &Rank, plan: &Plan) -> String {
     let all: Option<Vec<Vec<Locality>>> =
         rank.tasks.iter().zip(&plan.shares).map(locality).collect();
     let is_local = |own: &&Vec<Locality>| own.iter().all(|it| *it == Locality::Local);
+    let is_partly =
+        |own: &&Vec<Locality>| !is_local(own) && own.iter().any(|it| *it != Locality::Remote);
     let local = match all {
         Some(all) if !all.iter().flatten().any(|it| *it == Locality::Unknown) => {
             let local = all.iter().filter(is_local).count();
-            format!("{local} of {ranks} ranks are local to their CPUs")
+            let partly = all.iter().filter(is_partly).count();
+            let partly = if partly > 0 { format!(", {partly} partly") } else { String::new() };
+            format!("{local} of {ranks} ranks are local to their CPUs{partly}")
         }
         _ => "whether they are local is not known".to_owned(),
     };

@@ -323,7 +323,7 @@ fn a_step_inside_an_armed_task(cluster: &Cluster) {
     let tasks = inner("-n2 --gpu-bind=spank");
     for env in tasks.values() {
         assert!(!env["LD_PRELOAD"].contains(':'), "once: {}", env["LD_PRELOAD"]);
-        let visible = format!(";virtual;kept;{};", env["CUDA_VISIBLE_DEVICES"]);
+        let visible = format!(";virtual;kept;reported;{};", env["CUDA_VISIBLE_DEVICES"]);
         assert!(env["GPUBIND_WORKERS"].contains(&visible), "{}", env["GPUBIND_WORKERS"]);
         assert_eq!(list(&env["CUDA_VISIBLE_DEVICES"]).len(), 2);
     }
