@@ -126,27 +126,8 @@ fn deal(sockets: &[Vec<usize>], tasks: usize, each: usize) -> Vec<IdSet> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sockets::tests::{node, nps2};
     use super::*;
-    use gpubind_core::node::NumaNode;
-
-    fn node(numa: &[(&str, &[u32])]) -> Node {
-        let numa = numa.iter().zip(0..).map(|((cpus, distance), id)| NumaNode {
-            id,
-            cpus: cpus.parse().unwrap(),
-            distance: distance.to_vec(),
-        });
-        Node { numa: numa.collect(), ..Node::default() }
-    }
-
-    /// Two sockets in NPS2 with two threads for each of 16 cores.
-    fn nps2() -> Node {
-        node(&[
-            ("0-3,16-19", &[10, 12, 32, 32]),
-            ("4-7,20-23", &[12, 10, 32, 32]),
-            ("8-11,24-27", &[32, 32, 10, 12]),
-            ("12-15,28-31", &[32, 32, 12, 10]),
-        ])
-    }
 
     fn sets(
         node: &Node,

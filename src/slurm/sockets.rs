@@ -124,12 +124,12 @@ fn stride<'a>(numa: impl Iterator<Item = &'a Vec<usize>>, threads: usize) -> Opt
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::read_any;
     use gpubind_core::node::NumaNode;
 
-    fn node(numa: &[(&str, &[u32])]) -> Node {
+    pub fn node(numa: &[(&str, &[u32])]) -> Node {
         let numa = numa.iter().zip(0..).map(|((cpus, distance), id)| NumaNode {
             id,
             cpus: cpus.parse().unwrap(),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     /// Two sockets in NPS2 with two threads for each of 16 cores.
-    fn nps2() -> Node {
+    pub fn nps2() -> Node {
         node(&[
             ("0-3,16-19", &[10, 12, 32, 32]),
             ("4-7,20-23", &[12, 10, 32, 32]),
