@@ -88,7 +88,7 @@ fn planned(fake: &Fake, request: &str, gpus: &[usize], tasks: &[IdSet]) -> Vec<S
             preload: None,
             env: &|_| None,
         };
-        edits(&rank).edits.unwrap().report.visible
+        edits(&rank).edits.unwrap().visible
     };
     (0..tasks.len()).map(each).collect()
 }

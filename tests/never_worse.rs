@@ -258,6 +258,7 @@ impl Step {
             site_error: None,
             lists: Some(&self.lists()),
             node: read.as_ref().map(|(node, _)| node).map_err(String::as_str),
+            is_read_now: false,
             reach: &|_| reach.clone(),
             slurm_binds: false,
             cpus: &|_| self.tasks.clone(),

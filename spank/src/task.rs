@@ -61,6 +61,7 @@ pub fn bind(spank: &Spank, step: &Step) -> Option<End> {
             Some(node) => node.as_ref().map_err(String::as_str),
             None => Err("this node has not been read"),
         },
+        is_read_now: step.is_read_now,
         reach: &|node| reach(node, &roots(step).dev()),
         slurm_binds: Binding::from_tres_bind(&bind_text) == Ok(Binding::Slurm),
         cpus: &|node| cpus(spank, step, env, node),
@@ -74,10 +75,10 @@ pub fn bind(spank: &Spank, step: &Step) -> Option<End> {
         preload: spank.variable(variables::LD_PRELOAD).as_deref(),
         env,
     });
-    carry_out(spank, step, &decision, env)
+    carry_out(spank, &decision, env)
 }
 
-fn carry_out(spank: &Spank, step: &Step, decision: &Decision, env: Env) -> Option<End> {
+fn carry_out(spank: &Spank, decision: &Decision, env: Env) -> Option<End> {
     if let Some(allocation) = &decision.allocation {
         tracing::debug!("the step's devices: {allocation:?}");
     }
@@ -97,12 +98,7 @@ fn carry_out(spank: &Spank, step: &Step, decision: &Decision, env: Env) -> Optio
     }
     let host = || env(variables::NODE_NAME).unwrap_or_default();
     if let Some(summary) = &decision.summary {
-        let source = match &step.node {
-            Some(Ok(_)) if step.is_read_now => "as NVML has told for this step",
-            Some(Ok(_)) => "as the saved snapshot tells",
-            _ => "as Slurm's list names them",
-        };
-        log::user(&format!("{}: {summary}; GPUs {source}", host()));
+        log::user(&format!("{}: {summary}", host()));
     }
     if let Some(got) = &decision.got {
         let rank = spank.global_task_id().unwrap_or(0);

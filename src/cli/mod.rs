@@ -7,6 +7,7 @@ mod device_json;
 mod ending;
 mod exec;
 mod host;
+mod input;
 mod log;
 mod machine_args;
 mod output;

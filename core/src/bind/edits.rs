@@ -35,8 +35,10 @@ pub struct Edits {
     pub notes: Vec<Warning>,
     /// What is to be said by this rank, whichever it is.
     pub own_warning: Option<Warning>,
-    /// What the rank got.
-    pub report: RankReport,
+    /// CUDA_VISIBLE_DEVICES, which is among the variables to set.
+    pub visible: String,
+    /// What the rank got, where `verbose` is to say it.
+    pub report: Option<RankReport>,
     /// What all ranks of the node got, where `verbose` is to say it and this is the first.
     pub summary: Option<String>,
 }
@@ -227,11 +229,11 @@ fn of_plan(rank: &Rank, plan: &Plan, warnings: &mut Vec<Warning>) -> Option<Edit
         }
         Arming::Unneeded => {}
     }
-    let report = report(rank, &own, text, why);
-    let is_summed_up = rank.settings.verbose && rank.local_rank == 0;
-    let summary = is_summed_up.then(|| summary(rank, plan));
+    let verbose = rank.settings.verbose;
+    let report = verbose.then(|| report(rank, &own, text.clone(), why));
+    let summary = (verbose && rank.local_rank == 0).then(|| summary(rank, plan));
     let own_warning = contradicted(rank, own.len());
-    Some(Edits { set, preload, notes, own_warning, report, summary })
+    Some(Edits { set, preload, notes, own_warning, visible: text, report, summary })
 }
 
 /// CUDA uses one MIG instance in a process, whatever the list says (MIG user guide,

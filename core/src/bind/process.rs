@@ -229,7 +229,7 @@ fn keep_launchers(outcome: &mut Outcome, process: &Process) {
     let Ok(edits) = &mut outcome.edits else { return };
     edits.set.push((WORKER.0, WORKER.1.to_owned()));
     let virtual_rank = process.settings.local_rank == LocalRank::Virtual
-        && names(&edits.report.visible).count() == 1
+        && names(&edits.visible).count() == 1
         && (process.env)(variables::LOCAL_RANK).is_some();
     if virtual_rank {
         edits.set.push((variables::LOCAL_RANK, "0".to_owned()));
@@ -239,7 +239,9 @@ fn keep_launchers(outcome: &mut Outcome, process: &Process) {
 /// Has the outcome tell the process's own number, whatever it was planned as.
 fn renumber(outcome: &mut Outcome, local_rank: usize) {
     let Ok(edits) = &mut outcome.edits else { return };
-    edits.report.local_rank = local_rank;
+    if let Some(report) = &mut edits.report {
+        report.local_rank = local_rank;
+    }
     for (name, value) in &mut edits.set {
         if *name == variables::BOUND_LOCAL_RANK {
             *value = local_rank.to_string();

@@ -33,6 +33,8 @@ pub struct Task<'a> {
     pub lists: Option<&'a GpuLists>,
     /// The machine, or why it is not known.
     pub node: Result<&'a Node, &'a str>,
+    /// Whether NVML has been asked for this step; else a known machine is the saved snapshot.
+    pub is_read_now: bool,
     /// What the task can reach of a known machine.
     pub reach: &'a dyn Fn(&Node) -> Reach,
     /// Whether Slurm itself may have given the task some of the step's devices only.
@@ -207,7 +209,7 @@ fn of_devices(task: &Task, settings: &Settings, lists: &GpuLists, local_rank: us
         decision.once.extend(notes.iter().map(Warning::to_string));
     }
     match outcome.edits {
-        Ok(edits) => apply(&mut decision, edits, settings.verbose),
+        Ok(edits) => apply(&mut decision, edits, task),
         Err(why) if settings.verbose => {
             decision.once.push(format!("the environment stays as Slurm made it: {why}"));
         }
@@ -216,13 +218,22 @@ fn of_devices(task: &Task, settings: &Settings, lists: &GpuLists, local_rank: us
     decision
 }
 
-fn apply(decision: &mut Decision, edits: Edits, verbose: bool) {
+fn apply(decision: &mut Decision, edits: Edits, task: &Task) {
     let Edits { set, preload, report, own_warning, summary, .. } = edits;
     decision.own = own_warning.map(|warning| format!("warning: {warning}"));
     // What is set again need not be taken away first.
     decision.changes.retain(|(name, _)| !set.iter().any(|(again, _)| again == name));
     decision.changes.extend(set.into_iter().map(|(name, value)| (name.to_owned(), Some(value))));
     decision.preload = preload.or(decision.preload.take());
-    decision.summary = summary;
-    decision.got = verbose.then(|| report.to_string());
+    decision.summary = summary.map(|summary| format!("{summary}; GPUs {}", source(task)));
+    decision.got = report.map(|report| report.to_string());
+}
+
+/// Where what is known of the GPUs comes from.
+fn source(task: &Task) -> &'static str {
+    match task.node {
+        Ok(_) if task.is_read_now => "as NVML has told for this step",
+        Ok(_) => "as the saved snapshot tells",
+        Err(_) => "as Slurm's list names them",
+    }
 }

@@ -1,11 +1,11 @@
 //! Many nodes at a glance: a line for each, and nodes that say the same in one.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use super::message::{Finding, Level};
+use crate::cli::input::{self, Input, InputError};
 use crate::slurm::folded;
 use gpubind_core::words::count;
 
@@ -19,8 +19,8 @@ const LEVELS: [Level; 3] = [Level::Ok, Level::Warning, Level::Broken];
 /// Why lines are not folded.
 #[derive(Debug, thiserror::Error)]
 pub enum FoldError {
-    #[error("cannot read {path}: {error}")]
-    Open { path: String, error: io::Error },
+    #[error(transparent)]
+    Open(#[from] InputError),
     #[error(
         "{path} has no line of a node; write: srun … gpubind check --brief | gpubind check --fold"
     )]
@@ -66,15 +66,7 @@ struct Group<'a> {
 /// # Errors
 /// [`FoldError`], as an I/O error of its own kind where the output cannot be written.
 pub fn fold(path: &Path, out: &mut dyn Write) -> Result<io::Result<(Level, String)>, FoldError> {
-    let is_input = path == Path::new("-");
-    let name = if is_input { "standard input".to_owned() } else { path.display().to_string() };
-    let mut bytes = Vec::new();
-    let read = match is_input {
-        true => io::stdin().lock().read_to_end(&mut bytes).map(drop),
-        false => fs::read(path).map(|read| bytes = read),
-    };
-    read.map_err(|error| FoldError::Open { path: name.clone(), error })?;
-    let text = String::from_utf8_lossy(&bytes);
+    let Input { name, text } = input::read(path)?;
     let groups = groups(&text);
     let Some(worst) = groups.first().map(|group| group.level) else {
         return Err(FoldError::Nothing { path: name });

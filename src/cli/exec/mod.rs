@@ -273,7 +273,7 @@ fn tell(outcome: &Outcome, rank_info: &RankInfo, settings: &Settings) -> Result<
     match &outcome.edits {
         Ok(edits) => {
             edits.summary.iter().for_each(|summary| say(&format!("{}: {summary}", host())));
-            say(&format!("{who}, {}", edits.report));
+            edits.report.iter().for_each(|report| say(&format!("{who}, {report}")));
         }
         // The warning has said so.
         Err(SkipReason::NoDevice) => {}

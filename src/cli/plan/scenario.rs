@@ -100,7 +100,7 @@ impl<'a> Scenario<'a> {
                 env: &|_| None,
             };
             let outcome = edits_by(&rank, &self.plan);
-            self.visible.push(outcome.edits.ok().map(|edits| edits.report.visible));
+            self.visible.push(outcome.edits.ok().map(|edits| edits.visible));
             for warning in outcome.warnings {
                 if !self.warnings.contains(&warning) {
                     self.warnings.push(warning);

@@ -2,13 +2,13 @@
 //! them, and `report --merge` reads them.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
+use std::path::Path;
 
 use super::CheckedReport;
 use super::step::numbered;
 use crate::cli::ending::warn;
+use crate::cli::input::{self, Input, InputError};
 use gpubind_core::words::count;
 
 /// What stands before a part of a report.
@@ -21,8 +21,8 @@ const PART: usize = 800;
 /// Why lines are not merged.
 #[derive(Debug, thiserror::Error)]
 pub enum MergeError {
-    #[error("cannot read {path}: {error}")]
-    Open { path: String, error: io::Error },
+    #[error(transparent)]
+    Open(#[from] InputError),
     #[error("{path} has no report; write: srun … gpubind report --lines | gpubind report --merge")]
     Nothing { path: String },
 }
@@ -57,16 +57,9 @@ fn parts(text: &str) -> Vec<String> {
 ///
 /// # Errors
 /// [`MergeError`] if the file cannot be read or has none.
-pub fn read(path: &PathBuf) -> Result<Vec<CheckedReport>, MergeError> {
-    let is_input = path == Path::new("-");
-    let name = if is_input { "standard input".to_owned() } else { path.display().to_string() };
-    let mut bytes = Vec::new();
-    let read = match is_input {
-        true => io::stdin().lock().read_to_end(&mut bytes).map(|_| ()),
-        false => fs::read(path).map(|read| bytes = read),
-    };
-    read.map_err(|error| MergeError::Open { path: name.clone(), error })?;
-    let (reports, broken) = reports(&String::from_utf8_lossy(&bytes));
+pub fn read(path: &Path) -> Result<Vec<CheckedReport>, MergeError> {
+    let Input { name, text } = input::read(path)?;
+    let (reports, broken) = reports(&text);
     if broken > 0 {
         let broken = count(broken, "report");
         warn(&format!("{name}: {broken} cannot be read; have them printed with --lines"));

@@ -6,11 +6,12 @@ mod summary;
 mod svg;
 
 use std::fs;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::ending::{CommandError, Failure, warn};
+use super::input::{self, Input, InputError};
 use super::machine_args::MachineArgs;
 use super::output;
 use crate::{ReadAnyError, read_any};
@@ -41,14 +42,8 @@ impl Failure for TopoError {}
 #[derive(Debug, thiserror::Error)]
 pub enum TopoError {
     /// The file cannot be read.
-    #[error("cannot read {path}: {error}")]
-    Open {
-        /// The file.
-        path: String,
-        /// Why.
-        #[source]
-        error: io::Error,
-    },
+    #[error(transparent)]
+    Open(#[from] InputError),
     /// The file tells no node.
     #[error("{path}: {error}")]
     Content {
@@ -106,16 +101,9 @@ pub(super) fn colour() -> bool {
 
 /// Reads the node that a file describes; what is odd about it goes to stderr.
 pub(super) fn from_file(path: &Path) -> Result<Node, TopoError> {
-    let name =
-        if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
-    let mut bytes = Vec::new();
-    let read = match path == Path::new("-") {
-        true => io::stdin().lock().read_to_end(&mut bytes).map(|_| ()),
-        false => fs::read(path).map(|read| bytes = read),
-    };
-    read.map_err(|error| TopoError::Open { path: name.clone(), error })?;
-    let (node, warnings) = read_any(&String::from_utf8_lossy(&bytes))
-        .map_err(|error| TopoError::Content { path: name.clone(), error })?;
+    let Input { name, text } = input::read(path)?;
+    let (node, warnings) =
+        read_any(&text).map_err(|error| TopoError::Content { path: name.clone(), error })?;
     for warning in warnings {
         warn(&format!("{name}: {warning}"));
     }

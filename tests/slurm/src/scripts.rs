@@ -145,7 +145,14 @@ fn submitits_own_ranks(cluster: &Cluster) {
         let packages = format!("PYTHONPATH={}", packages.display());
         let words = ["env", &packages, "python3", script.to_str().unwrap()];
         let ran = cluster.run(&[&words[..], &[folder.to_str().unwrap(), request]].concat());
-        assert_eq!(ran.code, Some(0), "{request}: {}{}", ran.stdout, ran.stderr);
+        // Without accounting submitit knows of no failed job and waits for its result.
+        if ran.code != Some(0) {
+            let jobs = cluster.run(&["scontrol", "--oneliner", "show", "job"]).stdout;
+            let nodes = cluster.run(&["scontrol", "--oneliner", "show", "node"]).stdout;
+            let logs = "tail -n 50 \"$1\"/*.err \"$1\"/*.out";
+            let logs = cluster.run(&["bash", "-c", logs, "logs", folder.to_str().unwrap()]).stdout;
+            panic!("{request}: {}{}{jobs}{nodes}{logs}", ran.stdout, ran.stderr);
+        }
         // Without accounting, submitit warns of sacct.
         let lines = ran.stdout.lines().filter(|line| line.starts_with("rank "));
         let lines: Vec<&str> = lines.collect();

@@ -21,7 +21,9 @@ executor = submitit.AutoExecutor(folder=folder, cluster="slurm")
 executor.update_parameters(
     nodes=1,
     tasks_per_node=4,
-    timeout_min=2,
+    # Slurm sends submitit's signal 90 s before the limit and up to 60 s earlier
+    # (sbatch(1), --signal): a short limit would have it end tasks as they start.
+    timeout_min=10,
     slurm_gpus_per_node=4,
     slurm_additional_parameters={"overcommit": True},
     slurm_srun_args=["--overcommit", option],
