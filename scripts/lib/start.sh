@@ -202,8 +202,15 @@ take_ports() {
     done
 }
 
-port_is_used() {
-    grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$1") " /proc/net/tcp /proc/net/tcp6 2>/dev/null
+port_is_used() { has_socket "$1" ''; }
+
+# Not the connections that a daemon before this one has closed: TCP_LISTEN is 0A
+# (include/net/tcp_states.h).
+port_listens() { has_socket "$1" '[0-9A-F:]* 0A'; }
+
+# has_socket PORT REST: a line of /proc/net/tcp has this local port, and REST behind it.
+has_socket() {
+    grep -qi "^ *[0-9]*: [0-9A-F]*:$(printf %04X "$1") $2" /proc/net/tcp /proc/net/tcp6 2>/dev/null
 }
 
 start_all() {
@@ -218,7 +225,7 @@ start_all() {
     while read -r node; do
         start_slurmd "$node"
     done <"$dir/run/nodes"
-    await slurmctld port_is_used "${ports[0]}"
+    await slurmctld port_listens "${ports[0]}"
     while read -r node; do
         await "$node" node_is_idle "$node"
     done <"$dir/run/nodes"
@@ -245,7 +252,7 @@ cluster_restart() {
         if pid=$(daemon_pid "$dir/run/$node.pid"); then kill -s "${2-TERM}" "$pid"; fi
         stop_daemons "$dir/run/$node.pid"
         start_slurmd "$node"
-        await "$node" port_is_used "$(slurmd_port "$node")"
+        await "$node" port_listens "$(slurmd_port "$node")"
         await "$node" node_is_in_service "$node"
     done <"$dir/run/nodes"
 }
