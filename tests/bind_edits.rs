@@ -69,6 +69,7 @@ impl Step {
             worker: None,
             is_before_container: false,
             users_local_rank: self.users_local_rank,
+            threads: &|_| IdSet::default(),
             preload: None,
             env: &|name| self.env.get(name).cloned(),
         })

@@ -41,6 +41,7 @@ fn record(task: &Env) -> Record<'static> {
         later: Later::Kept,
         surplus: Surplus::Reported,
         visible: LIST.as_bytes(),
+        cpus: b"",
         fingerprints,
     }
 }
@@ -185,14 +186,15 @@ fn what_is_no_record_of_this_version_says_nothing() {
         "done",
         "1;1;keep;0,1;0",
         "2",
-        "3;x;keep;kept;wanted;0,1;0",
-        "3;1;keep;kept;0,1;0",
-        "3;1;keep;kept;wanted;0,1",
-        "3;1;keep;kept;wanted;0,1;-",
+        "4;x;keep;kept;wanted;0,1;;0",
+        "4;1;keep;kept;0,1;;0",
+        "4;1;keep;kept;wanted;0,1;",
+        "4;1;keep;kept;wanted;0,1;;-",
     ] {
         assert_eq!(Record::read(text.as_bytes()), None, "{text}");
     }
-    let text = "3;4294967295;keep;kept;wanted;GPU-a,GPU-b;0,18446744073709551615,0,0,0,0,0,0";
+    let text =
+        "4;4294967295;keep;kept;wanted;GPU-a,GPU-b;0-3,8/;0,18446744073709551615,0,0,0,0,0,0";
     let record = Record::read(text.as_bytes()).unwrap();
     assert_eq!(written(&record), text.as_bytes());
 }
@@ -228,11 +230,13 @@ proptest! {
             Surplus::Wanted, Surplus::Reported, Surplus::Refused,
         ]),
         visible in "[0-9A-Za-z,/-]{0,200}",
+        cpus in "[0-9,/-]{0,200}",
         fingerprints: [u64; LAUNCHERS.len()],
     ) {
         let fingerprints: Fingerprints = fingerprints;
         let visible = visible.as_bytes();
-        let record = Record { process, virtual_rank, later, surplus, visible, fingerprints };
+        let cpus = cpus.as_bytes();
+        let record = Record { process, virtual_rank, later, surplus, visible, cpus, fingerprints };
         let text = written(&record);
         prop_assert_eq!(Record::read(&text), Some(record));
     }
@@ -254,7 +258,7 @@ proptest! {
     #[test]
     fn no_text_breaks_the_reader(text in "[0-9;,a-z]{0,80}") {
         Record::read(text.as_bytes());
-        Record::read(format!("3;{text}").as_bytes());
+        Record::read(format!("4;{text}").as_bytes());
     }
 }
 
@@ -284,6 +288,7 @@ fn armed_in(
         worker: Some(Shim { file: "/lib/libgpubind_worker.so", process: TASK }),
         is_before_container,
         users_local_rank: None,
+        threads: &|_| IdSet::default(),
         preload: env.get("LD_PRELOAD").map(|value| OsStr::new(*value)),
         env: &|name| env.get(name).map(|value| (*value).to_owned()),
     };

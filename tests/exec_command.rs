@@ -85,6 +85,7 @@ fn planned(fake: &Fake, request: &str, gpus: &[usize], tasks: &[IdSet]) -> Vec<S
             worker: None,
             is_before_container: false,
             users_local_rank: None,
+            threads: &|_| IdSet::default(),
             preload: None,
             env: &|_| None,
         };
@@ -628,4 +629,56 @@ fn numbers_that_no_node_has_fill_no_memory() {
             assert_eq!(list.map(|list| list.split(',').count()), Some(1), "{env:?}: {list:?}");
         }
     }
+}
+
+/// As the command itself finds them.
+const ALLOWED: &str = "sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status";
+
+#[test]
+fn the_command_runs_on_the_cpus_that_are_local_to_its_gpu() {
+    // NUMA node 0 is CPU 0, and has GPUs 0 to 3; node 1 is CPU 1.
+    let fake = machine("two-cpu");
+    let cpus = |env: &[(&str, &str)], args: &[&str]| -> (String, String) {
+        let script = format!("echo ${{GPUBIND_CPUS-none}}; {ALLOWED}");
+        let args = [args, &["--", "sh", "-c", &script]].concat();
+        let output = exec(&fake, env, &args).output().unwrap();
+        assert_eq!(stderr(&output), "", "{env:?} {args:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let (first, second) = text.trim().split_once('\n').unwrap();
+        (first.to_owned(), second.to_owned())
+    };
+    let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+    let gpu = |list| [("CUDA_VISIBLE_DEVICES", list), ("LOCAL_RANK", "0")];
+    let worker = |rank, list| [gpu(list)[0], ("LOCAL_RANK", rank), ("LOCAL_WORLD_SIZE", "2")];
+    let local = ["--mode=cpus=local"];
+    assert_eq!(cpus(&worker("0", "0,4"), &local), pair("0", "0"));
+    assert_eq!(cpus(&worker("1", "0,4"), &local), pair("1", "1"));
+    assert_eq!(cpus(&worker("1", "0,4"), &[]), pair("none", "0-1"));
+    // Two at one CPU share it.
+    assert_eq!(cpus(&worker("1", "0,1"), &local), pair("0", "0"));
+    // One with both keeps both.
+    assert_eq!(cpus(&gpu("0,4")[..1], &local), pair("0-1", "0-1"));
+    let single = ["--mode=single,cpus=local"];
+    assert_eq!(cpus(&gpu("4,5,6")[..1], &single), pair("1", "1"));
+    let omp = quiet(&fake, &worker("1", "0,4"), &["--mode=cpus=local,omp"]);
+    assert_eq!(omp["OMP_NUM_THREADS"], "1");
+    let shown = quiet(&fake, &worker("1", "0,4"), &["--mode=cpus=local", "--dry-run"]);
+    assert_eq!(shown["GPUBIND_CPUS"], "1");
+}
+
+#[test]
+fn without_local_cpus_a_process_keeps_its_own_and_says_so() {
+    let fake = machine("two-cpu");
+    let run = |mode: &str| {
+        let env = [("CUDA_VISIBLE_DEVICES", "4,5")];
+        let plain = exec(&fake, &env, &[mode, "--", "sh", "-c", ALLOWED]);
+        let mut command = Command::new("taskset");
+        command.args(["-c", "0"]).arg(PROGRAM).args(plain.get_args()).env_clear();
+        command.env("PATH", "/usr/bin:/bin").envs(env).output().unwrap()
+    };
+    let output = run("--mode=single,cpus=local");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0\n");
+    assert!(stderr(&output).contains("warning: cpus=local: none of the CPUs of local ranks 0"));
+    let output = run("--mode=single,cpus=local,strict");
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]));
 }

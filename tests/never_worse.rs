@@ -276,6 +276,7 @@ impl Step {
             worker: &|| Some(Shim { file: "/usr/lib/gpubind/worker.so", process: 4_711 }),
             is_before_container: false,
             users_local_rank: local_rank.map(String::as_str),
+            threads: &|_| IdSet::default(),
             preload: preload.as_deref(),
             env: &|name| now.get(name).cloned(),
         });

@@ -553,6 +553,7 @@ fn each_rank_gets_what_the_plugin_would_compute_in_it() {
                         worker: None,
                         is_before_container: false,
                         users_local_rank: None,
+                        threads: &|_| IdSet::default(),
                         preload: None,
                         env: &|_| None,
                     };

@@ -41,6 +41,7 @@ fn of_rank(
         worker: None,
         is_before_container: false,
         users_local_rank: None,
+        threads: &|_| IdSet::default(),
         preload: None,
         env: &env,
     })

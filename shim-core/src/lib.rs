@@ -6,6 +6,7 @@
 //! slices. Everything here is pure.
 #![no_std]
 
+pub mod cpus;
 mod launcher;
 pub mod record;
 mod text;

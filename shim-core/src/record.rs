@@ -54,7 +54,7 @@ const CONTAINER_LAUNCHERS: [&str; 11] = [
 
 /// First word of a record. A plugin and a shim of different versions may meet while
 /// gpubind is upgraded; another word means: do nothing.
-const FORMAT: &[u8] = b"3";
+const FORMAT: &[u8] = b"4";
 
 /// One number for each of [`LAUNCHERS`], 0 where its local rank is not set.
 pub type Fingerprints = [u64; LAUNCHERS.len()];
@@ -100,6 +100,9 @@ pub struct Record<'a> {
     pub surplus: Surplus,
     /// CUDA_VISIBLE_DEVICES as the plugin set it.
     pub visible: &'a [u8],
+    /// With `cpus=local`, the CPUs of the worker of each of these devices, as the kernel
+    /// writes lists, with `/` between; none for one that keeps the task's. Else empty.
+    pub cpus: &'a [u8],
     /// The launchers' variables that the task has itself: below it they say nothing.
     pub fingerprints: Fingerprints,
 }
@@ -116,11 +119,12 @@ impl<'a> Record<'a> {
         let later = Later::read(fields.next()?)?;
         let surplus = Surplus::read(fields.next()?)?;
         let visible = fields.next()?;
+        let cpus = fields.next()?;
         let mut fingerprints = Fingerprints::default();
         for (print, text) in fingerprints.iter_mut().zip(entries(fields.next()?)) {
             *print = number(text)?;
         }
-        Some(Record { process, virtual_rank, later, surplus, visible, fingerprints })
+        Some(Record { process, virtual_rank, later, surplus, visible, cpus, fingerprints })
     }
 
     /// Writes the variable's value piece by piece.
@@ -134,6 +138,8 @@ impl<'a> Record<'a> {
         put(self.surplus.name());
         put(b";");
         put(self.visible);
+        put(b";");
+        put(self.cpus);
         let mut separator: &[u8] = b";";
         for print in self.fingerprints {
             put(separator);
@@ -141,6 +147,13 @@ impl<'a> Record<'a> {
             separator = b",";
         }
     }
+}
+
+/// The CPUs that `cpus=local` has for a worker.
+pub fn cpus_of<'a>(record: &Record<'a>, worker: &Worker) -> Option<&'a [u8]> {
+    let mut parts = record.cpus.split(|byte| *byte == b'/');
+    let is_each = parts.clone().count() == worker.devices;
+    parts.nth(worker.position).filter(|part| is_each && !part.is_empty())
 }
 
 /// What a process is to the shim.
@@ -274,7 +287,7 @@ pub fn changes<'e>(
     record: &Record<'e>,
     worker: &Worker<'e>,
     get: impl Fn(&str) -> Option<&'e [u8]>,
-) -> [(&'static str, Option<&'e [u8]>); 4 + LISTS.len()] {
+) -> [(&'static str, Option<&'e [u8]>); 5 + LISTS.len()] {
     let zero: &[u8] = b"0";
     let there = |name, value| get(name).map(|_| value);
     let own = |list| entry(list, worker.position, worker.devices);
@@ -282,6 +295,7 @@ pub fn changes<'e>(
         (variables::WORKERS, Some(DONE)),
         (variables::CUDA_VISIBLE_DEVICES, own(record.visible)),
         (variables::BOUND_LOCAL_RANK, there(variables::BOUND_LOCAL_RANK, worker.local_rank)),
+        (variables::CPUS, get(variables::CPUS).and(cpus_of(record, worker))),
         (
             variables::LOCAL_RANK,
             there(variables::LOCAL_RANK, zero).filter(|_| record.virtual_rank && worker.has_ranks),
@@ -289,7 +303,7 @@ pub fn changes<'e>(
     ];
     // A list of another length is not the plugin's.
     let lists = LISTS.iter().map(|name| (*name, get(name).and_then(own)));
-    let mut changes = [("", None); 4 + LISTS.len()];
+    let mut changes = [("", None); 5 + LISTS.len()];
     for (change, value) in changes.iter_mut().zip(first.into_iter().chain(lists)) {
         *change = value;
     }

@@ -60,6 +60,8 @@ variables! {
             "why these devices";
         ASSIGNED_LIST = "GPUBIND_VISIBLE", set by "plugin, `gpubind exec`, shim", read by "`gpubind exec`, `gpubind report --check`":
             "CUDA_VISIBLE_DEVICES as gpubind set it; where both are equal the list is in plan order and is not planned again";
+        CPUS = "GPUBIND_CPUS", set by "plugin, `gpubind exec`, shim", read by "logs, scripts, `gpubind report --check`":
+            "with `cpus=local`, the CPUs that the rank has been left";
         SHARING_WANTED = "GPUBIND_SHARE", set by "plugin, `gpubind exec`", read by "`gpubind report --check`":
             "`on` where several ranks on a device are wanted";
         RANK_VARIABLES_SET = "GPUBIND_RANK_ENV", set by "plugin, `gpubind exec`", read by "plugin, `gpubind exec`, `gpubind report`":
@@ -108,6 +110,8 @@ variables! {
             "the port of rank 0";
         PYTORCH_VERSION = "PYTORCH_VERSION", set by "images of PyTorch", read by "shim":
             "there pyxis sets LOCAL_RANK";
+        OMP_NUM_THREADS = "OMP_NUM_THREADS", set by "user; plugin, `gpubind exec` with omp", read by "OpenMP":
+            "with `omp`, the number of the rank's cores where it is unset";
         SUBMITIT_EXECUTOR = "SUBMITIT_EXECUTOR", set by "submitit", read by "plugin, `gpubind exec`":
             "the launcher sets rank variables itself";
         TORCHELASTIC_RUN_ID = "TORCHELASTIC_RUN_ID", set by "torchrun", read by "shim, plugin, program":

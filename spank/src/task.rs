@@ -17,8 +17,8 @@ use gpubind_core::request::{
     is_none_spank, script_request, step_request,
 };
 use gpubind_core::step::{
-    Affinity, CONTAINER_OPTIONS, is_mounted_by_enroot, listed_cpus, most_tasks, own_cpus, reach,
-    task_ranks,
+    Affinity, CONTAINER_OPTIONS, core_threads, is_mounted_by_enroot, listed_cpus, most_tasks,
+    own_cpus, reach, set_own_cpus, task_ranks,
 };
 use gpubind_core::variables;
 
@@ -68,6 +68,7 @@ pub fn bind(spank: &Spank, step: &Step) -> Option<End> {
         most_tasks: most_tasks(env).unwrap_or(0).max(count(spank)),
         shared_plan: step.plan.as_ref(),
         own_cpus: &own_cpus,
+        threads: &|cpu| core_threads(&roots(step), cpu),
         ranks: task_ranks(env, spank.local_task_count()),
         worker: &|| shim(step, is_before_container),
         is_before_container,
@@ -95,6 +96,12 @@ fn carry_out(spank: &Spank, decision: &Decision, env: Env) -> Option<End> {
     change(spank, &decision.changes);
     if let Some(preload) = &decision.preload {
         set(spank, variables::LD_PRELOAD, Some(preload).filter(|preload| !preload.is_empty()));
+    }
+    if let Some(cpus) = &decision.cpus
+        && let Err(error) = set_own_cpus(cpus)
+    {
+        log::user(&format!("warning: cpus=local: cannot leave CPUs {cpus} only: {error}"));
+        set(spank, variables::CPUS, None::<&OsStr>);
     }
     let host = || env(variables::NODE_NAME).unwrap_or_default();
     if let Some(summary) = &decision.summary {

@@ -46,7 +46,7 @@ fn start(bencher: Bencher, shim: bool, variables: &[(&str, &str)]) {
 
 /// As the plugin arms a task with the process id 1.
 const ARMED: (&str, &str) =
-    ("GPUBIND_WORKERS", "3;1;virtual;kept;reported;0,1,2,3,4,5,6,7;0,0,0,0,0,0,0,0");
+    ("GPUBIND_WORKERS", "4;1;virtual;kept;reported;0,1,2,3,4,5,6,7;;0,0,0,0,0,0,0,0");
 
 #[divan::bench(sample_count = 2000)]
 fn without(bencher: Bencher) {

@@ -10,6 +10,7 @@
 //! but the C library is loaded beside it; test builds have.
 #![cfg_attr(all(panic = "abort", not(test)), no_std)]
 
+mod affinity;
 mod environment;
 mod shim;
 mod space;

@@ -4,11 +4,12 @@ use core::ffi::{CStr, c_char};
 use gpubind_shim_core::worker::{Surplus, Worker, surplus_line};
 use gpubind_shim_core::{Put, variables};
 
+use crate::affinity;
 use crate::environment::Environment;
 use crate::space::Space;
 use gpubind_shim_core::record::{
-    Later, ProcessKind, Record, changes, classify, fingerprints, inherited_ranks, overwritten,
-    without_shim,
+    Later, ProcessKind, Record, changes, classify, cpus_of, fingerprints, inherited_ranks,
+    overwritten, without_shim,
 };
 
 unsafe extern "C" {
@@ -61,6 +62,9 @@ pub extern "C" fn run() {
             }
             if !worker.has_ranks {
                 forget_ranks(&mut environment);
+            }
+            if let Some(cpus) = cpus_of(&record, &worker) {
+                affinity::leave(cpus);
             }
             narrow(&mut environment, &record, &worker);
             // All below have their device: nothing is left to do there.

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 /// As the plugin arms a task with the process id 1, which no process here has.
 const ARMED: [(&str, &str); 7] = [
-    ("GPUBIND_WORKERS", "3;1;virtual;kept;reported;4,5,6,7;0,0,0,0,0,0,0,0"),
+    ("GPUBIND_WORKERS", "4;1;virtual;kept;reported;4,5,6,7;;0,0,0,0,0,0,0,0"),
     ("CUDA_VISIBLE_DEVICES", "4,5,6,7"),
     ("GPUBIND_GPU_UUID", "GPU-a,GPU-b,GPU-c,GPU-d"),
     ("GPUBIND_NUMA_NODE", "0,0,1,1"),
@@ -137,7 +137,7 @@ fn a_process_that_is_no_worker_stays_as_it_is() {
     assert_eq!(lines(&["env"], &[]), all);
     for (name, value) in [
         ("GPUBIND_WORKERS", "done"),
-        ("GPUBIND_WORKERS", "3;of a later version"),
+        ("GPUBIND_WORKERS", "4;of a later version"),
         ("CUDA_VISIBLE_DEVICES", "6"),
     ] {
         let shown = lines(&["env"], &[(name, value), ("LOCAL_RANK", "2")]);
@@ -150,7 +150,7 @@ fn a_process_that_is_no_worker_stays_as_it_is() {
 fn a_task_in_a_container_gets_its_list_back_once() {
     let task = |later: &str, script: &str| {
         let script = format!(
-            "export GPUBIND_WORKERS=\"3;$$;virtual;{later};reported;6;0,0,0,0,0,0,0,0\" \
+            "export GPUBIND_WORKERS=\"4;$$;virtual;{later};reported;6;;0,0,0,0,0,0,0,0\" \
              CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_ORDER=FASTEST_FIRST PYTORCH_VERSION=2 \
              SLURM_LOCALID=2 LOCAL_RANK=2; {script}"
         );
@@ -168,9 +168,10 @@ fn a_task_in_a_container_gets_its_list_back_once() {
     let shown = task("overwritten", later);
     assert!(has(&shown, "CUDA_VISIBLE_DEVICES=1"), "{shown:?}");
     assert!(
-        shown.iter().any(
-            |line| line.starts_with("GPUBIND_WORKERS=3;") && line.contains(";kept;reported;6;")
-        )
+        shown
+            .iter()
+            .any(|line| line.starts_with("GPUBIND_WORKERS=4;")
+                && line.contains(";kept;reported;6;;"))
     );
     // Not in a process below.
     assert!(has(&task("overwritten", "env; true"), "CUDA_VISIBLE_DEVICES=0"));
@@ -180,7 +181,7 @@ fn a_task_in_a_container_gets_its_list_back_once() {
 fn long_values_and_many_variables_are_no_trouble() {
     let uuids: Vec<String> = (0..500).map(|gpu| format!("MIG-{gpu:0>36}")).collect();
     let list = uuids.join(",");
-    let record = format!("3;1;keep;kept;reported;{list};0");
+    let record = format!("4;1;keep;kept;reported;{list};;0");
     let many: Vec<(String, String)> =
         (0..2000).map(|number| (format!("V{number}"), "x".repeat(50))).collect();
     let mut more: Vec<(&str, &str)> =
@@ -204,7 +205,7 @@ fn a_worker_beyond_the_devices_says_so_or_does_not_run() {
     assert!(line.starts_with("gpubind: warning: the task has 4 devices") && line.ends_with("\n"));
     assert_eq!(line.lines().count(), 1, "{line}");
     assert_eq!(ours(lines(&["env"], &rank("5")))[1], "CUDA_VISIBLE_DEVICES=5");
-    let strict = ("GPUBIND_WORKERS", "3;1;virtual;kept;refused;4,5,6,7;0,0,0,0,0,0,0,0");
+    let strict = ("GPUBIND_WORKERS", "4;1;virtual;kept;refused;4,5,6,7;;0,0,0,0,0,0,0,0");
     let output = run(&["echo", "ran"], &[&rank("5")[..], &[strict]].concat());
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(1), &b""[..]));
     assert!(output.stderr.starts_with(b"gpubind: strict: "));
@@ -212,4 +213,57 @@ fn a_worker_beyond_the_devices_says_so_or_does_not_run() {
     let script = "exec 2>&-; LOCAL_RANK=4 LOCAL_WORLD_SIZE=6 printenv CUDA_VISIBLE_DEVICES";
     let output = run(&["sh", "-c", script], &[]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "4\n");
+}
+
+/// The CPUs that this process may use, from `taskset`'s point of view: the first two.
+fn two_cpus() -> [usize; 2] {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let ends = list.trim().split(',').flat_map(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        first.parse::<usize>().unwrap()..=last.parse().unwrap()
+    });
+    ends.take(2).collect::<Vec<_>>().try_into().unwrap()
+}
+
+#[test]
+fn a_worker_runs_on_its_part_of_the_cpus_and_never_on_others() {
+    let [a, b] = two_cpus();
+    let record = |parts: &str| format!("4;1;virtual;kept;reported;4,5,6,7;{parts};0,0,0,0,0,0,0,0");
+    let ran = |parts: &str, cpus: &str, rank: &str| -> (String, String) {
+        let script = "echo $GPUBIND_CPUS $CUDA_VISIBLE_DEVICES; \
+                      sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status";
+        let record = record(parts);
+        let more = [("GPUBIND_WORKERS", record.as_str()), ("GPUBIND_CPUS", "all")];
+        let rank = format!("LOCAL_RANK={rank}");
+        let words = ["taskset", "-c", cpus, "env", &rank, "LOCAL_WORLD_SIZE=4", "sh", "-c", script];
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).env_clear().envs(ARMED).env("LD_PRELOAD", library());
+        let output = command.envs(more).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let (first, second) = text.trim().split_once('\n').unwrap();
+        (first.to_owned(), second.to_owned())
+    };
+    let (both, one, other) = (format!("{a},{b}"), a.to_string(), b.to_string());
+    let shown = |cpus: &str| {
+        let all: Vec<usize> = cpus.split(',').map(|cpu| cpu.parse().unwrap()).collect();
+        match all.as_slice() {
+            [first, second] if first + 1 == *second => format!("{first}-{second}"),
+            _ => cpus.to_owned(),
+        }
+    };
+    let parts = format!("{a}/{b}/{a}/");
+    // The last one has no part of its own.
+    for (rank, cpus, allowed) in [("0", &*one, &one), ("1", &other, &other), ("2", &one, &one)] {
+        let gpu = 4 + rank.parse::<usize>().unwrap();
+        assert_eq!(ran(&parts, &both, rank), (format!("{cpus} {gpu}"), allowed.clone()));
+    }
+    assert_eq!(ran(&parts, &both, "3"), ("all 7".to_owned(), shown(&both)));
+    // What a launcher or a script has chosen stays, and so does all where the record is odd.
+    assert_eq!(ran(&parts, &one, "1").1, one);
+    assert_eq!(ran(&parts, &one, "0").1, one);
+    for odd in [&*one, "x/y/z/", "99999/0/0/0", "", &format!("{a}/{b}/{a}/{b}/{a}")] {
+        assert_eq!(ran(odd, &both, "0").1, shown(&both), "{odd}");
+    }
 }

@@ -27,7 +27,7 @@ pub(super) enum Arming {
     Unneeded,
 }
 
-/// What arms a task with this share of devices and these rank variables.
+/// What arms a task with this share of devices, CPUs for the workers and rank variables.
 ///
 /// In mode `auto` each worker below it is to have one device. Below a task with one device
 /// there is nothing to share out, but a launcher's ranks must not take the task's RANK for
@@ -36,6 +36,7 @@ pub(super) enum Arming {
 pub(super) fn arm(
     rank: &Rank,
     visible: &str,
+    cpus: &str,
     share: usize,
     ranks: &[(&'static str, String)],
     is_sharing_wanted: bool,
@@ -67,6 +68,7 @@ pub(super) fn arm(
             (false, false) => Surplus::Reported,
         },
         visible: visible.as_bytes(),
+        cpus: cpus.as_bytes(),
         fingerprints: fingerprints(rank.env),
     };
     let mut text = Vec::new();

@@ -3,14 +3,16 @@
 use std::borrow::Cow;
 use std::ffi::OsString;
 
+use crate::node::IdSet;
 use crate::plan::{Plan, PlanError, Shape, SharedPlan, Why, plan};
-use crate::request::{Change, Ids, Mode};
+use crate::request::{Change, Cpus, Ids, Mode};
 use crate::step::{Allocation, Entry};
 use crate::variables;
 
 use super::arming::{Arming, arm};
 use super::device_lists::OTHER_MAKERS;
 use super::inherited::{GPUBIND_VARS, inherited, preload_without_shim};
+use super::local_cpus::LocalCpus;
 use super::locality::numa_list;
 use super::rank::Rank;
 use super::rank_variables::{contradicted, is_free, local_rank_to_come, note, rank_variables};
@@ -30,6 +32,8 @@ pub struct Edits {
     pub set: Vec<(&'static str, String)>,
     /// LD_PRELOAD, where it gains the worker shim.
     pub preload: Option<OsString>,
+    /// The CPUs on which it is to run, where that changes.
+    pub cpus: Option<IdSet>,
     /// What concerns some programs only: [`Warning::NoShim`] those that are launchers,
     /// [`Warning::SeveralInstances`] those that are none. `verbose` says it.
     pub notes: Vec<Warning>,
@@ -210,13 +214,17 @@ fn of_plan(rank: &Rank, plan: &Plan, warnings: &mut Vec<Warning>) -> Option<Edit
     let why = plan.why(rank.local_rank);
     set.extend(own_values(rank, &own, &why, &text));
     let ranks = rank_variables(rank, own.len(), seen.len());
-    let arming = arm(rank, &text, own.len(), &ranks, is_sharing_wanted(rank));
+    let local = (rank.settings.cpus == Cpus::Local).then(|| LocalCpus::of(rank, plan));
+    let workers = local.as_ref().map_or("", |local| &local.workers);
+    let arming = arm(rank, &text, workers, own.len(), &ranks, is_sharing_wanted(rank));
+    let omp = local.as_ref().and_then(|local| threads_variable(rank, local));
     let is_order_new = is_free(order.0, rank.env);
     let later = local_rank_to_come(rank, seen.len());
-    let noted = ranks.iter().chain(Some(&order).filter(|_| is_order_new));
+    let noted = ranks.iter().chain(Some(&order).filter(|_| is_order_new)).chain(&omp);
     set.extend(note(&noted.cloned().chain(later).collect::<Vec<_>>()));
     set.push(order);
     set.extend(ranks);
+    set.extend(omp);
     let mut preload = None;
     match arming {
         Arming::Armed { record, preload: value } => {
@@ -229,11 +237,31 @@ fn of_plan(rank: &Rank, plan: &Plan, warnings: &mut Vec<Warning>) -> Option<Edit
         }
         Arming::Unneeded => {}
     }
+    let mut cpus = None;
+    if let Some(local) = &local {
+        set.extend(local.own.as_ref().map(|own| (variables::CPUS, own.to_string())));
+        cpus = local.own.clone().filter(|own| own != rank.cpus);
+        if !local.remote.is_empty() {
+            let warning = Warning::NoLocalCpus { ranks: local.remote.clone() };
+            // Who has not asked need not hear of it.
+            let to = if rank.settings.asked { warnings } else { &mut notes };
+            to.push(warning);
+        }
+    }
+    let own_cpus = cpus.as_ref().unwrap_or(rank.cpus);
+    let all_cpus = local.as_ref().map_or(rank.tasks, |local| &local.tasks);
     let verbose = rank.settings.verbose;
-    let report = verbose.then(|| report(rank, &own, text.clone(), why));
-    let summary = (verbose && rank.local_rank == 0).then(|| summary(rank, plan));
+    let report = verbose.then(|| report(rank, own_cpus, &own, text.clone(), why));
+    let summary = (verbose && rank.local_rank == 0).then(|| summary(rank, all_cpus, plan));
     let own_warning = contradicted(rank, own.len());
-    Some(Edits { set, preload, notes, own_warning, visible: text, report, summary })
+    Some(Edits { set, preload, cpus, notes, own_warning, visible: text, report, summary })
+}
+
+/// OMP_NUM_THREADS where `omp` asks for it, and neither the user nor a script has set it.
+fn threads_variable(rank: &Rank, local: &LocalCpus) -> Option<(&'static str, String)> {
+    let name = variables::OMP_NUM_THREADS;
+    let cores = local.cores.filter(|_| rank.settings.omp && is_free(name, rank.env))?;
+    Some((name, cores.to_string()))
 }
 
 /// CUDA uses one MIG instance in a process, whatever the list says (MIG user guide,
@@ -258,7 +286,11 @@ pub fn shape(mode: Mode, most_tasks: usize, devices: usize) -> Shape {
 }
 
 /// The step's plan; without a known node, the allocation's own order.
-fn plan_of(rank: &Rank, shared: Option<&SharedPlan>, warnings: &mut Vec<Warning>) -> Option<Plan> {
+pub(super) fn plan_of(
+    rank: &Rank,
+    shared: Option<&SharedPlan>,
+    warnings: &mut Vec<Warning>,
+) -> Option<Plan> {
     let count = rank.allocation.entries.len();
     let shape = shape(rank.settings.mode, rank.most_tasks, count);
     let devices = rank.allocation.devices();
@@ -326,16 +358,14 @@ fn own_values(
     GPUBIND_VARS.into_iter().zip(values).filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-fn report(rank: &Rank, own: &[&Entry], visible: String, why: Why) -> RankReport {
+fn report(rank: &Rank, cpus: &IdSet, own: &[&Entry], visible: String, why: Why) -> RankReport {
     let own = own.iter().map(|entry| {
         let known = rank.node.ok().zip(entry.device);
-        known.and_then(|(node, device)| OwnDevice::of(node, device, rank.cpus)).unwrap_or_else(
-            || {
-                let number = entry.ordinal.map(|ordinal| format!("GPU {ordinal} of Slurm's list"));
-                OwnDevice::listed(number.or_else(|| entry.uuid.clone()).unwrap_or_default())
-            },
-        )
+        known.and_then(|(node, device)| OwnDevice::of(node, device, cpus)).unwrap_or_else(|| {
+            let number = entry.ordinal.map(|ordinal| format!("GPU {ordinal} of Slurm's list"));
+            OwnDevice::listed(number.or_else(|| entry.uuid.clone()).unwrap_or_default())
+        })
     });
     let own = own.collect();
-    RankReport { local_rank: rank.local_rank, cpus: rank.cpus.clone(), own, visible, why }
+    RankReport { local_rank: rank.local_rank, cpus: cpus.clone(), own, visible, why }
 }

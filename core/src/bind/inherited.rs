@@ -11,7 +11,7 @@ use crate::variables;
 use super::rank_variables::RANK_VARIABLES;
 
 /// What tells logs, scripts and gpubind itself about a rank's own devices.
-pub(super) const GPUBIND_VARS: [&str; 9] = [
+pub(super) const GPUBIND_VARS: [&str; 10] = [
     variables::GPU_UUID,
     variables::GPU_PCI,
     variables::GPU_INDEX,
@@ -21,6 +21,7 @@ pub(super) const GPUBIND_VARS: [&str; 9] = [
     variables::WHY,
     variables::ASSIGNED_LIST,
     variables::SHARING_WANTED,
+    variables::CPUS,
 ];
 
 /// Takes away what gpubind has set in an outer step: what it tells about devices, the
@@ -28,7 +29,9 @@ pub(super) const GPUBIND_VARS: [&str; 9] = [
 /// gave them. A value that the user has set since stays.
 pub fn inherited(env: &dyn Fn(&str) -> Option<String>) -> Vec<Change> {
     let is_stale = |name: &&str| env(name).is_some_and(|value| is_noted(env, name, &value));
-    let noted = RANK_VARIABLES.into_iter().chain([variables::CUDA_DEVICE_ORDER]);
+    let noted = RANK_VARIABLES
+        .into_iter()
+        .chain([variables::CUDA_DEVICE_ORDER, variables::OMP_NUM_THREADS]);
     let ranks = noted.filter(is_stale);
     let own = GPUBIND_VARS.into_iter().chain([variables::RANK_VARIABLES_SET, variables::WORKERS]);
     let own = own.filter(|name| env(name).is_some());

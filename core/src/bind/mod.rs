@@ -7,9 +7,13 @@
 //! applying the edits.
 
 mod arming;
+mod cpus;
+#[cfg(test)]
+mod cpus_tests;
 mod device_lists;
 mod edits;
 mod inherited;
+mod local_cpus;
 mod locality;
 mod process;
 mod rank;

@@ -13,7 +13,7 @@ use crate::step::{
 };
 use crate::variables;
 
-use super::edits::{Outcome, SkipReason, edits, edits_by};
+use super::edits::{Outcome, SkipReason, edits, edits_by, plan_of};
 use super::rank::{Rank, Shim};
 use super::warning::Warning;
 
@@ -27,8 +27,11 @@ pub struct Process<'a> {
     pub rank_info: &'a RankInfo,
     /// Its own CPUs.
     pub cpus: &'a IdSet,
-    /// Those of all of Slurm's tasks on this node, where they have told each other.
+    /// Those of all of Slurm's tasks, or of a launcher's workers, on this node, where they
+    /// have told each other.
     pub task_cpus: Option<&'a [IdSet]>,
+    /// The threads of a CPU's core, for `cpus=local`: see [`Rank::threads`].
+    pub threads: &'a dyn Fn(usize) -> IdSet,
     /// What was asked for.
     pub settings: &'a Settings,
     /// Devices that the admin keeps from all.
@@ -109,12 +112,14 @@ pub fn edits_for_process(process: &Process) -> Outcome {
     let ranks =
         task_ranks(process.env, None).filter(|_| process.rank_info.source == RankSource::Slurm);
     let users_local_rank = users_local_rank(process);
+    let tasks = cpus(process, count);
     let rank = Rank {
         node: process.node,
         allocation: &allocation,
-        tasks: &cpus(process, count),
+        tasks: &tasks,
         most_tasks: count,
         cpus: process.cpus,
+        threads: process.threads,
         settings: &settings,
         local_rank: match process.rank_info.local_size {
             Some(_) => process.rank_info.local_rank,
@@ -128,8 +133,15 @@ pub fn edits_for_process(process: &Process) -> Outcome {
         preload: process.preload,
         env: process.env,
     };
-    let listed = given.then(|| Plan::as_listed(count, devices, Shape::Single).ok()).flatten();
-    let mut outcome = match listed {
+    let told = process.task_cpus.filter(|sets| launched && sets.len() == count);
+    let plan = match told {
+        _ if given => Plan::as_listed(count, devices, Shape::Single).ok(),
+        // Not all of a launcher's workers need have asked, so that none plans by these.
+        Some(_) => plan_of(&rank, None, &mut Vec::new()),
+        None => None,
+    };
+    let rank = Rank { tasks: told.unwrap_or(rank.tasks), ..rank };
+    let mut outcome = match plan {
         Some(plan) => edits_by(&rank, &plan),
         None => edits(&rank),
     };

@@ -18,6 +18,9 @@ pub struct Rank<'a> {
     pub most_tasks: usize,
     /// The rank's own CPUs as the kernel tells them, for the report.
     pub cpus: &'a IdSet,
+    /// The CPUs that are threads of the same core as this one, itself among them; empty
+    /// where that is not known. Asked with `cpus=local` only.
+    pub threads: &'a dyn Fn(usize) -> IdSet,
     /// What is in effect.
     pub settings: &'a Settings,
     /// The task's number on this node.

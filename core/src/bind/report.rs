@@ -129,8 +129,9 @@ impl fmt::Display for Group<'_> {
     }
 }
 
-/// What all ranks of a node got, as the first of them tells it under `verbose`.
-pub(super) fn summary(rank: &Rank, plan: &Plan) -> String {
+/// What all ranks of a node got, with these CPUs, as the first of them tells it under
+/// `verbose`.
+pub(super) fn summary(rank: &Rank, cpus: &[IdSet], plan: &Plan) -> String {
     let (ranks, devices) = (rank.tasks.len(), &rank.allocation.entries);
     let mut given: Vec<usize> = plan.shares.iter().flatten().copied().collect();
     given.sort_unstable();
@@ -144,8 +145,7 @@ pub(super) fn summary(rank: &Rank, plan: &Plan) -> String {
         let gpu = |at: &usize| node.gpu(devices.get(*at)?.device?);
         share.iter().map(|at| Some(Locality::of(cpus, gpu(at)?))).collect::<Option<Vec<_>>>()
     };
-    let all: Option<Vec<Vec<Locality>>> =
-        rank.tasks.iter().zip(&plan.shares).map(locality).collect();
+    let all: Option<Vec<Vec<Locality>>> = cpus.iter().zip(&plan.shares).map(locality).collect();
     let is_local = |own: &&Vec<Locality>| own.iter().all(|it| *it == Locality::Local);
     let is_partly =
         |own: &&Vec<Locality>| !is_local(own) && own.iter().any(|it| *it != Locality::Remote);

@@ -47,6 +47,8 @@ pub struct Task<'a> {
     pub shared_plan: Option<&'a SharedPlan>,
     /// Its own CPUs.
     pub own_cpus: &'a dyn Fn() -> IdSet,
+    /// The threads of a CPU's core, for `cpus=local`: see [`Rank::threads`].
+    pub threads: &'a dyn Fn(usize) -> IdSet,
     /// Where it stands among all tasks, where known.
     pub ranks: Option<Ranks>,
     /// What it may load, where it can read that file.
@@ -68,6 +70,8 @@ pub struct Decision {
     pub changes: Vec<Change>,
     /// LD_PRELOAD, where it changes; empty for one that is to be unset.
     pub preload: Option<OsString>,
+    /// The CPUs on which it is to run, where that changes.
+    pub cpus: Option<IdSet>,
     /// Lines for the user, once per node.
     pub once: Vec<String>,
     /// A line for the user from this task, whichever it is.
@@ -185,6 +189,7 @@ fn of_devices(task: &Task, settings: &Settings, lists: &GpuLists, local_rank: us
         tasks: &(task.cpus)(task.node.ok()),
         most_tasks: task.most_tasks,
         cpus: &(task.own_cpus)(),
+        threads: task.threads,
         settings,
         local_rank,
         ranks: task.ranks.as_ref(),
@@ -219,7 +224,8 @@ fn of_devices(task: &Task, settings: &Settings, lists: &GpuLists, local_rank: us
 }
 
 fn apply(decision: &mut Decision, edits: Edits, task: &Task) {
-    let Edits { set, preload, report, own_warning, summary, .. } = edits;
+    let Edits { set, preload, cpus, report, own_warning, summary, .. } = edits;
+    decision.cpus = cpus;
     decision.own = own_warning.map(|warning| format!("warning: {warning}"));
     // What is set again need not be taken away first.
     decision.changes.retain(|(name, _)| !set.iter().any(|(again, _)| again == name));

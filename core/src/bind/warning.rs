@@ -155,6 +155,16 @@ pub enum Warning {
         /// Their local ranks.
         ranks: IdSet,
     },
+    /// With `cpus=local`, tasks that have no local CPU to keep.
+    #[error(
+        "cpus=local: none of the CPUs of local ranks {ranks} is local to their GPUs, so these \
+         ranks keep the CPUs that they have; give the tasks more CPUs (--cpus-per-task, \
+         --cpu-bind=none)"
+    )]
+    NoLocalCpus {
+        /// Their local ranks.
+        ranks: IdSet,
+    },
     /// UUIDs were asked for and are not known.
     #[error("ids=uuid: the UUIDs of this node's GPUs are unknown; they are written as indices")]
     UuidUnknown,

@@ -39,6 +39,15 @@ pub enum LocalRank {
     Keep,
 }
 
+/// Which of its CPUs a rank keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cpus {
+    /// All that Slurm gives it.
+    Keep,
+    /// Those that are local to its devices, apart from other ranks'.
+    Local,
+}
+
 /// How a user writes an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -184,6 +193,14 @@ items! {
         "on" = Some(true), Both: "where a task keeps several GPUs, each worker that torchrun, mpirun and the like start in it gets one; the default";
         "off" = Some(false), Both: "what such a task starts sees all of the task's GPUs";
     }
+    "cpus", cpus: Cpus, NameAndValue, default "keep" = |_| Cpus::Keep, "which of its CPUs a rank keeps" {
+        "keep" = Some(Cpus::Keep), Both: "a rank keeps all CPUs that Slurm gives it; the default";
+        "local" = Some(Cpus::Local), Both: "of the CPUs that Slurm gives it a rank keeps those that are local to its GPU; ranks that have the same ones get equal parts of whole cores";
+    }
+    "omp", omp: bool, Name, default "off" = |_| false, "whether cpus=local also sets OMP_NUM_THREADS" {
+        "on" = Some(true), Both: "with cpus=local, OMP_NUM_THREADS is the number of the rank's cores where it is unset";
+        "off" = Some(false), Site: "";
+    }
     "verbose", verbose: bool, Name, default "off" = |_| false, "a line for each rank" {
         "on" = Some(true), Both: "a line for each rank: its GPU, and why this one; and one for each node";
         "off" = Some(false), Site: "";
@@ -264,6 +281,6 @@ mod tests {
         let count = words.len();
         words.sort();
         words.dedup();
-        assert_eq!((words.len(), count), (16, 16));
+        assert_eq!((words.len(), count), (19, 19));
     }
 }

@@ -45,7 +45,8 @@ pub use component::{
 };
 pub use grammar::{RequestError, items_help};
 pub use items::{
-    Form, GivenBy, ITEMS, Ids, Item, ItemValue, LocalRank, Mode, Request, Settings, written_items,
+    Cpus, Form, GivenBy, ITEMS, Ids, Item, ItemValue, LocalRank, Mode, Request, Settings,
+    written_items,
 };
 pub use propagation::{
     VariableError, job_request, personal_default, propagate, request_of_process,

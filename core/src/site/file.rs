@@ -297,7 +297,7 @@ mod tests {
         assert_eq!(site.default, BindDefault::Always);
         assert_eq!(
             site.request.to_string(),
-            "share,ids=index,local-rank=virtual,workers=on,verbose"
+            "share,ids=index,local-rank=virtual,workers=on,cpus=keep,verbose"
         );
         assert_eq!(site.probe_timeout.as_secs(), 16);
         assert_eq!(site.exclude.len(), 2);

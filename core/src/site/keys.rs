@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn what_is_on_or_off_and_nothing_else_is_a_switch() {
         let switches = KEYS.iter().filter(|key| key.is_switch()).map(|key| key.name);
-        assert_eq!(switches.collect::<Vec<_>>(), ["share", "workers", "verbose", "strict"]);
+        assert_eq!(switches.collect::<Vec<_>>(), ["share", "workers", "omp", "verbose", "strict"]);
     }
 
     #[test]

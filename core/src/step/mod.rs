@@ -8,6 +8,7 @@ mod affinity;
 mod allocation;
 mod container;
 mod contradiction;
+mod cores;
 mod cpu_bind;
 mod rank_info;
 mod ranks;
@@ -18,6 +19,7 @@ pub use affinity::Affinity;
 pub use allocation::{Allocation, Entry, GpuLists};
 pub use container::{CONTAINER_OPTIONS, is_mounted_by_enroot};
 pub use contradiction::{Contradiction, contradiction};
+pub use cores::core_threads;
 pub use cpu_bind::{CpuBindError, listed_cpus, task_cpus};
 pub use gpubind_shim_core::{LAUNCHERS, Launcher};
 pub use rank_info::{
@@ -25,5 +27,5 @@ pub use rank_info::{
     step_gpu_count, task, task_ranks,
 };
 pub use ranks::{Ranks, master_port};
-pub use reach::{Access, Reach, cpus_of, own_cpus, reach};
+pub use reach::{Access, Reach, cpus_of, own_cpus, reach, set_own_cpus};
 pub use slots::names;

@@ -67,6 +67,19 @@ pub fn cpus_of(process: i32) -> IdSet {
     Pid::from_raw(process).map_or_else(IdSet::default, |process| allowed(Some(process)))
 }
 
+/// Has the calling process run on these CPUs only, and what it starts, by
+/// sched_setaffinity(2); it must have one thread. The kernel takes those away that its
+/// cpuset lacks.
+///
+/// # Errors
+/// The kernel refuses, and all stays as it was: none of them is in the process's cpuset, or
+/// a seccomp filter forbids it. Or there are none below [`AFFINITY_CPUS`].
+pub fn set_own_cpus(cpus: &IdSet) -> std::io::Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    cpus.iter().filter(|cpu| *cpu < AFFINITY_CPUS).for_each(|cpu| set.set(cpu));
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}
+
 fn allowed(process: Option<Pid>) -> IdSet {
     match rustix::thread::sched_getaffinity(process) {
         Ok(set) => {

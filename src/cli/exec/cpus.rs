@@ -1,10 +1,11 @@
 //! The CPUs that a step's tasks really have, where something between srun and `exec` has
-//! changed them, such as a wrapper with numactl or taskset.
+//! changed them, such as a wrapper with numactl or taskset; and those of a launcher's
+//! workers, where the launcher has bound them itself.
 
 use std::time::Duration;
 
 use gpubind_core::node::{IdSet, Node};
-use gpubind_core::step::{RankInfo, RankSource, listed_cpus};
+use gpubind_core::step::{RankInfo, RankSource, cpus_of, listed_cpus};
 
 use crate::cli::peers::{PeerGroup, exchange, launcher, peer_group};
 
@@ -14,8 +15,8 @@ const WAIT: Duration = Duration::from_secs(3);
 /// What is known of them.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TaskCpus {
-    /// This task has what Slurm has given it.
-    Slurms,
+    /// This process has what Slurm, or its launcher, has from the start.
+    Given,
     /// Each task's, by local rank.
     Announced(Vec<IdSet>),
     /// This task's are changed, and these local ranks have not said theirs.
@@ -31,14 +32,34 @@ pub fn task_cpus(
     env: &dyn Fn(&str) -> Option<String>,
 ) -> TaskCpus {
     let Some(tasks) = rank_info.local_size.filter(|size| *size > 1) else {
-        return TaskCpus::Slurms;
+        return TaskCpus::Given;
     };
     if rank_info.source != RankSource::Slurm || !is_changed(rank_info, own, node, tasks, env) {
-        return TaskCpus::Slurms;
+        return TaskCpus::Given;
     }
+    ask(rank_info, own, env)
+}
+
+/// Asks the launcher's other workers on this node, if it has given this one other CPUs than
+/// it has itself; else all have the same.
+pub fn worker_cpus(
+    rank_info: &RankInfo,
+    own: &IdSet,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> TaskCpus {
+    let is_one_of_many = rank_info.local_size.is_some_and(|size| size > 1);
+    let launchers = || cpus_of(i32::try_from(launcher(rank_info)).unwrap_or_default());
+    let is_launched = matches!(rank_info.source, RankSource::Launcher(_)) && is_one_of_many;
+    if !is_launched || *own == launchers() {
+        return TaskCpus::Given;
+    }
+    ask(rank_info, own, env)
+}
+
+fn ask(rank_info: &RankInfo, own: &IdSet, env: &dyn Fn(&str) -> Option<String>) -> TaskCpus {
     let uid = rustix::process::getuid().as_raw();
     let Some(group) = peer_group(rank_info, uid, || launcher(rank_info), env) else {
-        return TaskCpus::Slurms;
+        return TaskCpus::Given;
     };
     // Not that of `report --check`, which the command may be.
     let group = PeerGroup { name: format!("{}-exec", group.name), ..group };
@@ -46,7 +67,7 @@ pub fn task_cpus(
         Ok(replies) => announced(&replies),
         Err(error) => {
             tracing::warn!("cannot learn the other tasks' CPUs: {error}");
-            TaskCpus::Slurms
+            TaskCpus::Given
         }
     }
 }

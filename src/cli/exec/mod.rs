@@ -19,14 +19,16 @@ use super::ending::{CommandError, USAGE, complain, warn};
 use super::host::host;
 use super::machine_args::MachineArgs;
 use super::output;
-use cpus::{TaskCpus, task_cpus};
+use cpus::{TaskCpus, task_cpus, worker_cpus};
 use gpubind_core::bind::{
     Outcome, Process, Shim, SkipReason, Warning, edits_for_process, skip_reason,
 };
-use gpubind_core::node::Roots;
-use gpubind_core::request::{Request, RequestError, request_of_process};
+use gpubind_core::node::{IdSet, Roots};
+use gpubind_core::request::{Cpus, Request, RequestError, request_of_process};
 use gpubind_core::site::{EffectiveSettings, Settings, Site};
-use gpubind_core::step::{RankInfo, RankSource, Reach, own_cpus, rank_info, reach};
+use gpubind_core::step::{
+    RankInfo, RankSource, Reach, core_threads, own_cpus, rank_info, reach, set_own_cpus,
+};
 use gpubind_core::variables;
 
 /// Run a command with its nearest GPU, with or without Slurm
@@ -170,6 +172,12 @@ fn changes(args: &ExecArgs) -> Result<Changes, ExecError> {
 fn become_command(program: &OsStr, arguments: &[OsString], changes: &Changes) -> ExecError {
     let mut command = Command::new(program);
     command.args(arguments).envs(&changes.set);
+    if let Some(cpus) = &changes.cpus
+        && let Err(error) = set_own_cpus(cpus)
+    {
+        say(&format!("warning: cpus=local: cannot leave CPUs {cpus} only: {error}"));
+        command.env_remove(variables::CPUS);
+    }
     for name in &changes.unset {
         command.env_remove(name);
     }
@@ -202,16 +210,29 @@ fn bind(args: &ExecArgs, rank_info: &RankInfo, settings: &Settings, site: &Site)
     };
     let env = |name: &str| env::var(name).ok();
     let cpus = own_cpus();
-    let announced = match node.as_ref().map(|node| task_cpus(rank_info, &cpus, node, &env)) {
-        Ok(TaskCpus::Announced(sets)) => Some(sets),
-        Ok(TaskCpus::NoReply(ranks)) => {
+    let told = match &node {
+        Ok(node) if rank_info.source == RankSource::Slurm => {
+            task_cpus(rank_info, &cpus, node, &env)
+        }
+        Ok(_) if settings.cpus == Cpus::Local => worker_cpus(rank_info, &cpus, &env),
+        _ => TaskCpus::Given,
+    };
+    let mut settings = settings.clone();
+    let announced = match told {
+        TaskCpus::Given => None,
+        TaskCpus::Announced(sets) => Some(sets),
+        TaskCpus::NoReply(ranks) if rank_info.source == RankSource::Slurm => {
             if rank_info.local_rank == 0 {
                 let ranks = ranks.into_iter().collect();
                 say(&format!("warning: {}", Warning::CpusUnknown { ranks }));
             }
             None
         }
-        Ok(TaskCpus::Slurms) | Err(_) => None,
+        TaskCpus::NoReply(_) => {
+            // What its launcher has given it is perhaps its own already.
+            settings.cpus = Cpus::Keep;
+            None
+        }
     };
     edits_for_process(&Process {
         node: node.as_ref().map_err(String::as_str),
@@ -219,7 +240,8 @@ fn bind(args: &ExecArgs, rank_info: &RankInfo, settings: &Settings, site: &Site)
         rank_info,
         cpus: &cpus,
         task_cpus: announced.as_deref(),
-        settings,
+        threads: &|cpu| core_threads(&args.machine.roots(), cpu),
+        settings: &settings,
         exclude: &site.exclude,
         // The command has this process's number.
         worker: shim.as_deref().map(|file| Shim { file, process: process::id() }),
@@ -295,6 +317,9 @@ struct Changes {
     #[serde(serialize_with = "as_text")]
     set: BTreeMap<String, OsString>,
     unset: Vec<String>,
+    /// The CPUs on which the command is to run, where that changes; GPUBIND_CPUS tells.
+    #[serde(skip)]
+    cpus: Option<IdSet>,
 }
 
 fn as_text<S: serde::Serializer>(
@@ -308,9 +333,9 @@ impl Changes {
     fn of(outcome: Outcome) -> Changes {
         let mut changes: BTreeMap<String, Option<OsString>> =
             outcome.undo.into_iter().map(|(name, value)| (name, value.map(Into::into))).collect();
-        let (edits, preload) = match outcome.edits {
-            Ok(edits) => (edits.set, edits.preload),
-            Err(_) => (Vec::new(), None),
+        let (edits, preload, cpus) = match outcome.edits {
+            Ok(edits) => (edits.set, edits.preload, edits.cpus),
+            Err(_) => (Vec::new(), None, None),
         };
         let edits = edits.into_iter().map(|(name, value)| (name.to_owned(), Some(value.into())));
         changes.extend(edits);
@@ -318,7 +343,7 @@ impl Changes {
             let preload = Some(preload).filter(|preload| !preload.is_empty());
             changes.insert(variables::LD_PRELOAD.to_owned(), preload);
         }
-        let mut all = Changes::default();
+        let mut all = Changes { cpus, ..Changes::default() };
         for (name, value) in changes {
             match value {
                 Some(value) => drop(all.set.insert(name, value)),

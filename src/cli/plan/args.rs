@@ -65,7 +65,7 @@ pub struct PlanArgs {
     /// step's own count
     #[arg(long)]
     pub(super) constrained: bool,
-    /// What each task sees; `share` may be added to the others
+    /// What each task sees; `share` and `cpus=local` may be added to the others
     #[arg(long, value_name = "ITEM,…", value_delimiter = ',', value_enum, default_value = "auto")]
     pub(super) mode: Vec<ModeArg>,
     /// How GPUs are written; MIG instances are always written as UUIDs
@@ -95,6 +95,8 @@ pub(super) enum ModeArg {
     Ordered,
     First,
     Share,
+    #[value(name = "cpus=local")]
+    CpusLocal,
 }
 
 /// `--ids`.

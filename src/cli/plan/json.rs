@@ -56,7 +56,7 @@ impl PlanJson {
         let Scenario { node, plan, .. } = scenario;
         let index = |device: &Device| node.gpu(*device).map(|gpu| gpu.index);
         let tasks = scenario.planned().into_iter().enumerate();
-        let tasks = tasks.zip(&scenario.tasks).zip(&scenario.visible);
+        let tasks = tasks.zip(&scenario.in_effect).zip(&scenario.visible);
         let mapping = |mapping: &Mapping| MappingJson {
             name: mapping.name,
             positions: mapping.list.clone(),

@@ -3,13 +3,13 @@
 use super::args::{IdsArg, ModeArg, PlanArgs};
 use super::error::{PlanCommandError, Wrong};
 use super::{cpus, devices};
-use crate::slurm::slurm_single;
+use crate::slurm::{cores, slurm_single};
 use gpubind_core::bind::{Rank, Warning, edits_by, shape};
 use gpubind_core::node::{Device, IdSet, Node};
 use gpubind_core::plan::{Cost, Plan, Shape, mapping_cost, plan};
-use gpubind_core::request::Request;
+use gpubind_core::request::{Cpus, Request};
 use gpubind_core::site::Settings;
-use gpubind_core::step::{Access, Allocation, Reach};
+use gpubind_core::step::{Access, Allocation, Reach, core_threads};
 
 /// A step that nobody has started.
 pub(super) struct Scenario<'a> {
@@ -19,6 +19,8 @@ pub(super) struct Scenario<'a> {
     pub devices: Vec<Device>,
     /// CPU set of each task; empty where unknown.
     pub tasks: Vec<IdSet>,
+    /// The same as `cpus=local` leaves them; without it the same.
+    pub in_effect: Vec<IdSet>,
     /// A line that tells where the CPU sets come from.
     pub source: String,
     /// What would be asked for.
@@ -29,6 +31,8 @@ pub(super) struct Scenario<'a> {
     pub visible: Vec<Option<String>>,
     /// Whether ConstrainDevices would make other numbers of the same plan.
     pub is_renumbered: bool,
+    /// The cores of the machine; each CPU is one where none is listed.
+    cores: Vec<IdSet>,
     /// What the step would be told.
     pub warnings: Vec<Warning>,
 }
@@ -66,15 +70,21 @@ impl<'a> Scenario<'a> {
         let cpus::TaskCpus { sets: tasks, source } = cpus::read(args, node, devices.len())?;
         let plan = plan(node, &devices, &tasks, shape(settings.mode, tasks.len(), devices.len()))
             .map_err(Wrong::from)?;
+        let cores = match settings.cpus {
+            Cpus::Local => cores_of(node, args),
+            Cpus::Keep => Vec::new(),
+        };
         let mut scenario = Scenario {
             node,
             devices,
             tasks,
+            in_effect: Vec::new(),
             source,
             settings,
             plan,
             visible: Vec::new(),
             is_renumbered,
+            cores,
             warnings: Vec::new(),
         };
         scenario.bind(&allocation);
@@ -90,6 +100,9 @@ impl<'a> Scenario<'a> {
                 tasks: &self.tasks,
                 most_tasks: self.tasks.len(),
                 cpus,
+                threads: &|cpu| {
+                    self.cores.iter().find(|core| core.contains(cpu)).cloned().unwrap_or_default()
+                },
                 settings: &self.settings,
                 local_rank,
                 ranks: None,
@@ -100,12 +113,18 @@ impl<'a> Scenario<'a> {
                 env: &|_| None,
             };
             let outcome = edits_by(&rank, &self.plan);
-            self.visible.push(outcome.edits.ok().map(|edits| edits.visible));
+            let edits = outcome.edits.ok();
+            let narrowed = edits.as_ref().and_then(|edits| edits.cpus.clone());
+            self.in_effect.push(narrowed.unwrap_or_else(|| cpus.clone()));
+            self.visible.push(edits.map(|edits| edits.visible));
             for warning in outcome.warnings {
                 if !self.warnings.contains(&warning) {
                     self.warnings.push(warning);
                 }
             }
+        }
+        if self.settings.cpus == Cpus::Local {
+            self.source += "; of these, what cpus=local leaves to each";
         }
     }
 
@@ -147,6 +166,17 @@ impl<'a> Scenario<'a> {
     }
 }
 
+/// The machine's cores, for `cpus=local`: as the kernel tells where it is this machine, else
+/// as its CPUs are numbered.
+fn cores_of(node: &Node, args: &PlanArgs) -> Vec<IdSet> {
+    if args.from.is_some() {
+        return cores(node, args.siblings.map(usize::from));
+    }
+    let roots = args.machine.roots();
+    let cpus = node.numa.iter().flat_map(|numa| numa.cpus.iter());
+    cpus.map(|cpu| core_threads(&roots, cpu)).collect()
+}
+
 /// The step's allocation; with `constrained`, no other GPU can be reached.
 fn allocation(node: &Node, chosen: &[Device], constrained: bool) -> Allocation {
     let is_chosen = |gpu: usize| chosen.iter().any(|device| device.gpu == gpu);
@@ -169,6 +199,7 @@ fn settings(args: &PlanArgs) -> Result<Settings, Wrong> {
         ModeArg::Ordered => "ordered",
         ModeArg::First => "first",
         ModeArg::Share => "share",
+        ModeArg::CpusLocal => "cpus=local",
     });
     let items: Vec<&str> = items.chain([ids]).collect();
     let request: Request = items.join(",").parse().map_err(Wrong::Mode)?;

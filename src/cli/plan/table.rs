@@ -83,7 +83,7 @@ fn ranks(scenario: &Scenario, colour: bool) -> Table {
     );
     let mut previous: Option<Device> = None;
     let planned = scenario.planned();
-    for (rank, (devices, cpus)) in planned.iter().zip(&scenario.tasks).enumerate() {
+    for (rank, (devices, cpus)) in planned.iter().zip(&scenario.in_effect).enumerate() {
         let link = previous.zip(devices.first()).map(|(a, b)| link(node, a, *b));
         previous = devices.last().copied();
         let visible = scenario.visible.get(rank).cloned().flatten();

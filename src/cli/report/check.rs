@@ -45,6 +45,9 @@ struct Announcement {
     local_rank: usize,
     own: Vec<Own>,
     cpus: IdSet,
+    /// Whether `cpus=local` has been in effect.
+    #[serde(default)]
+    has_local_cpus: bool,
     /// What is wrong with it, whatever the others have.
     wrong: Vec<String>,
 }
@@ -85,6 +88,7 @@ pub fn check(
         local_rank: rank_info.local_rank,
         own: own.collect(),
         cpus: report.cpus.clone(),
+        has_local_cpus: env(variables::CPUS).is_some(),
         wrong,
     };
     let replies = exchange(&group, &serde_json::to_string(&announcement)?, time)?;
@@ -108,6 +112,7 @@ pub fn check(
     if !report.share {
         found.extend(shared(own, &all));
     }
+    found.extend(overlapping(own, &all));
     let available = available_cpus(rank_info, env);
     if group.size <= available {
         found.extend(crowded(own, &all, available));
@@ -173,6 +178,29 @@ fn shared(own: &Announcement, all: &[Announcement]) -> Vec<(String, Vec<usize>)>
         (format!("{gpus} shared by {ranks}, and nobody asked for `share`"), have)
     };
     groups.into_iter().map(sentence).collect()
+}
+
+/// Ranks that have CPUs in common with this one, though `cpus=local` is to part them.
+fn overlapping(own: &Announcement, all: &[Announcement]) -> Option<(String, Vec<usize>)> {
+    let overlaps = |other: &Announcement| other.has_local_cpus && other.cpus.common(&own.cpus) > 0;
+    let have = places(all, overlaps);
+    if !own.has_local_cpus || have.len() < 2 {
+        return None;
+    }
+    let others =
+        have.iter().filter_map(|place| all.get(*place)).filter(|other| other.cpus != own.cpus);
+    let ranks = names(all, &have).unwrap_or_default();
+    let text = match others.count() {
+        0 => format!("{ranks} share the CPUs {}", own.cpus),
+        _ => format!("{ranks} overlap in their CPUs"),
+    };
+    Some((
+        format!(
+            "{text}, though cpus=local is in effect: the step has fewer cores there than ranks, \
+             or something has changed the CPUs since"
+        ),
+        have,
+    ))
 }
 
 /// Ranks that have fewer CPUs between them than they are.

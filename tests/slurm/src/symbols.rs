@@ -61,7 +61,7 @@ fn the_shim_needs_little_and_shows_nothing(cluster: &Cluster) {
     let (shown, needed) = symbols(&file);
     assert_eq!(shown, BTreeSet::new(), "a program could take it for another's");
     // Of any C library: no threads, no locks, no malloc, no streams. _exit and write are for a
-    // worker beyond the number of devices.
+    // worker beyond the number of devices, the affinity for cpus=local.
     let allowed = [
         "_exit",
         "bcmp",
@@ -73,6 +73,8 @@ fn the_shim_needs_little_and_shows_nothing(cluster: &Cluster) {
         "mmap",
         "mmap64",
         "program_invocation_short_name",
+        "sched_getaffinity",
+        "sched_setaffinity",
         "strlen",
         "write",
     ];
