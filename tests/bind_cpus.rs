@@ -99,7 +99,7 @@ fn unbound_tasks_get_the_cores_of_their_gpus() {
             assert_eq!(value(&edits, "GPUBIND_CPUS"), Some(&*cpus));
             assert_eq!(value(&edits, "OMP_NUM_THREADS"), Some("8"));
             let line = edits.report.unwrap().to_string();
-            assert!(line.contains(&format!("local to CPUs {cpus}")), "{line}");
+            assert!(line.contains(&format!("local to CPUs {cpus}, left by cpus=local;")), "{line}");
             let summary = edits.summary.unwrap_or("8 of 8 ranks are local".to_owned());
             assert!(summary.contains("8 of 8 ranks are local"), "{summary}");
             (cpus, edits.visible)

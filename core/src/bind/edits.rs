@@ -367,5 +367,6 @@ fn report(rank: &Rank, cpus: &IdSet, own: &[&Entry], visible: String, why: Why) 
         })
     });
     let own = own.collect();
-    RankReport { local_rank: rank.local_rank, cpus: cpus.clone(), own, visible, why }
+    let is_narrowed = cpus != rank.cpus;
+    RankReport { local_rank: rank.local_rank, cpus: cpus.clone(), is_narrowed, own, visible, why }
 }

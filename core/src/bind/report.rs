@@ -16,6 +16,8 @@ pub struct RankReport {
     pub local_rank: usize,
     /// Its CPUs; empty where unknown.
     pub cpus: IdSet,
+    /// Whether these are what `cpus=local` has left of more.
+    pub is_narrowed: bool,
     /// Its own devices.
     pub own: Vec<OwnDevice>,
     /// CUDA_VISIBLE_DEVICES.
@@ -80,7 +82,10 @@ impl fmt::Display for RankReport {
             match (first.locality, self.cpus.is_empty()) {
                 (Locality::Unknown, _) => write!(f, ", {}", first.locality)?,
                 (_, true) => {}
-                (locality, false) => write!(f, ", {locality} to CPUs {}", self.cpus)?,
+                (locality, false) => {
+                    let left = if self.is_narrowed { ", left by cpus=local" } else { "" };
+                    write!(f, ", {locality} to CPUs {}{left}", self.cpus)?;
+                }
             }
             separator = " + ";
             rest = others;

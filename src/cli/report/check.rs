@@ -182,25 +182,16 @@ fn shared(own: &Announcement, all: &[Announcement]) -> Vec<(String, Vec<usize>)>
 
 /// Ranks that have CPUs in common with this one, though `cpus=local` is to part them.
 fn overlapping(own: &Announcement, all: &[Announcement]) -> Option<(String, Vec<usize>)> {
-    let overlaps = |other: &Announcement| other.has_local_cpus && other.cpus.common(&own.cpus) > 0;
-    let have = places(all, overlaps);
+    let have = places(all, |it| it.has_local_cpus && it.cpus.common(&own.cpus) > 0);
     if !own.has_local_cpus || have.len() < 2 {
         return None;
     }
-    let others =
-        have.iter().filter_map(|place| all.get(*place)).filter(|other| other.cpus != own.cpus);
     let ranks = names(all, &have).unwrap_or_default();
-    let text = match others.count() {
-        0 => format!("{ranks} share the CPUs {}", own.cpus),
-        _ => format!("{ranks} overlap in their CPUs"),
-    };
-    Some((
-        format!(
-            "{text}, though cpus=local is in effect: the step has fewer cores there than ranks, \
-             or something has changed the CPUs since"
-        ),
-        have,
-    ))
+    let text = format!(
+        "{ranks} have CPUs in common, though cpus=local is in effect: they have fewer cores \
+         than they are, or something has changed their CPUs since"
+    );
+    Some((text, have))
 }
 
 /// Ranks that have fewer CPUs between them than they are.
