@@ -602,3 +602,23 @@ fn every_machine_can_be_planned() {
         }
     }
 }
+
+#[test]
+fn cpus_are_shown_as_cpus_local_leaves_them() {
+    let node = |extra: &[&str]| {
+        let args = [&["--cpus", "0-11;0-11;0-11"], extra].concat();
+        each(&json_of(TRAP, &args), "cpus")
+    };
+    assert_eq!(node(&["--mode", "single"]), json!(["0-11", "0-11", "0-11"]));
+    // GPU 0 is at CPUs 0-3, the others at 4-7; siblings follow each other.
+    assert_eq!(node(&["--mode", "single,cpus=local"]), json!(["0-3", "4-5", "6-7"]));
+    let two = ["--mode", "cpus=local", "--siblings", "2"];
+    assert_eq!(node(&two), json!(["0-3", "4-5", "6-7"]));
+    // A core of four threads has no half.
+    let four = ["--mode", "cpus=local", "--siblings", "4"];
+    assert_eq!(node(&four), json!(["0-3", "4-7", "4-7"]));
+    let output = run(&["--from=-", "--cpus", "8-9;0-11", "--mode", "single,cpus=local"], TRAP);
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(shown.contains("; of these, what cpus=local leaves to each\n"), "{shown}");
+    assert!(said.contains("none of the CPUs of local ranks 0 is local"), "{said}");
+}

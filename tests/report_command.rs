@@ -472,6 +472,27 @@ fn ranks_that_are_crowded_on_the_same_cpus_are_told() {
 }
 
 #[test]
+fn ranks_with_cpus_in_common_are_told_where_cpus_local_is_to_part_them() {
+    let fake = machine("two-cpu");
+    let local = || [&["exec", "--mode=cpus=local"], &CHECKED[1..]].concat();
+    let text_of = "have CPUs in common, though cpus=local is in effect";
+    // GPUs 0 and 4, of which each has a CPU of its own.
+    let apart = |rank: usize| match rank {
+        0 => [&["exec", "--mode=single,cpus=local", "--", "taskset", "-c", "0"], &CHECKED[2..]]
+            .concat(),
+        _ => [&["exec", "--mode=single,cpus=local", "--", "taskset", "-c", "1"], &CHECKED[2..]]
+            .concat(),
+    };
+    for output in workers(&fake, "local-apart", 2, apart) {
+        assert!(!text(&output.stderr).contains(text_of), "{}", text(&output.stderr));
+    }
+    // Four workers at two CPUs.
+    let outputs = workers(&fake, "local-few", 4, |_| local());
+    assert!(outputs.iter().all(|output| output.status.code() == Some(1)));
+    assert!(text(&outputs[0].stderr).contains(text_of), "{}", text(&outputs[0].stderr));
+}
+
+#[test]
 fn in_mode_ordered_the_line_shows_the_rank_s_own_gpu() {
     let fake = machine("two-cpu");
     let node = fake.machine.to_node();

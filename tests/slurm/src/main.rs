@@ -25,6 +25,7 @@ mod hostile;
 mod kinds_of_steps;
 mod launch;
 mod load;
+mod local_cpus;
 mod modes;
 mod never_worse;
 mod node;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         kinds_of_steps::TESTS,
         allocation::TESTS,
         cpu_sets::TESTS,
+        local_cpus::TESTS,
         gres::TESTS,
         gres_order::TESTS,
         uuids::TESTS,
