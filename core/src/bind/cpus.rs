@@ -8,8 +8,6 @@
 //!
 //! The result depends on the ranks' sets alone, so that each rank finds the same by itself.
 
-use std::collections::BTreeMap;
-
 use crate::node::IdSet;
 
 /// What a rank wants.
@@ -78,11 +76,13 @@ pub fn local_parts(claims: &[Claim], threads: &dyn Fn(usize) -> IdSet) -> Vec<Re
     share_out(&units, &mut groups);
     let is_short = short(&units, &groups);
     for (group, is_short) in groups.iter().zip(is_short) {
-        let each = group.got.len() / group.ranks.len().max(1);
-        let mine = group.got.chunks(each.max(1));
-        for (rank, mine) in group.ranks.iter().zip(mine.map(Some).chain(std::iter::repeat(None))) {
-            let mine = mine.filter(|_| !is_short).map(|mine| part(mine, &units));
-            let part = mine.unwrap_or_else(|| Part { cpus: group.wanted.clone(), cores: 1 });
+        let each = (group.got.len() / group.ranks.len().max(1)).max(1);
+        for (number, rank) in group.ranks.iter().enumerate() {
+            let mine = group.got.get(number * each..(number + 1) * each);
+            let part = match mine.filter(|_| !is_short) {
+                Some(mine) => part(mine, &units),
+                None => Part { cpus: group.wanted.clone(), cores: 1 },
+            };
             if let Some(slot) = parts.get_mut(*rank) {
                 *slot = Ok(part);
             }
@@ -92,75 +92,106 @@ pub fn local_parts(claims: &[Claim], threads: &dyn Fn(usize) -> IdSet) -> Vec<Re
 }
 
 fn part(positions: &[usize], units: &[Unit]) -> Part {
-    let mine = || positions.iter().filter_map(|at| units.get(*at));
-    let cores: IdSet = mine().map(|unit| unit.core).collect();
-    Part { cpus: mine().flat_map(|unit| unit.cpus.iter().copied()).collect(), cores: cores.count() }
+    let (mut cpus, mut cores) = (Vec::new(), 0);
+    let mut last = None;
+    for unit in positions.iter().filter_map(|at| units.get(*at)) {
+        cpus.extend_from_slice(&unit.cpus);
+        // Units of one core follow each other.
+        cores += usize::from(last != Some(unit.core));
+        last = Some(unit.core);
+    }
+    Part { cpus: cpus.into_iter().collect(), cores }
 }
 
-/// All that is wanted, by the first CPU.
+/// All that is wanted, core by core.
 fn units(groups: &[Group], threads: &dyn Fn(usize) -> IdSet) -> Vec<Unit> {
-    let all: IdSet = groups.iter().flat_map(|group| group.wanted.iter()).collect();
-    let wanted_by = |cpu: usize| -> Vec<usize> {
-        let wanting = groups.iter().enumerate().filter(|(_, group)| group.wanted.contains(cpu));
-        wanting.map(|(at, _)| at).collect()
-    };
+    let mut left = Vec::new();
+    groups.iter().for_each(|group| left.extend(group.wanted.iter()));
+    left.sort_unstable();
+    left.dedup();
     let mut units: Vec<Unit> = Vec::new();
-    let mut core_of: BTreeMap<usize, usize> = BTreeMap::new();
-    for cpu in all.iter() {
-        let core = *core_of.entry(cpu).or_insert(cpu);
-        if core == cpu {
-            // The first of its core: the others follow, and need not be asked.
-            for sibling in threads(cpu).iter().filter(|sibling| *sibling > cpu) {
-                core_of.entry(sibling).or_insert(cpu);
+    while let Some(core) = left.first().copied() {
+        let threads = threads(core);
+        let first = units.len();
+        left.retain(|cpu| {
+            let is_of_core = *cpu == core || threads.contains(*cpu);
+            if is_of_core {
+                add(&mut units, first, core, *cpu, groups);
             }
-        }
-        let wanted_by = wanted_by(cpu);
-        let known = units.iter_mut().find(|it| it.core == core && it.wanted_by == wanted_by);
-        match known.filter(|_| core != cpu) {
-            Some(unit) => unit.cpus.push(cpu),
-            None => units.push(Unit { core, cpus: vec![cpu], wanted_by }),
-        }
+            !is_of_core
+        });
     }
     units
 }
 
-/// Gives each unit to one of the groups that want it: first what few want, each time to
-/// the group that has the fewest for each of its ranks.
-fn share_out(units: &[Unit], groups: &mut [Group]) {
-    let mut alike: BTreeMap<(usize, &[usize]), Vec<usize>> = BTreeMap::new();
-    for (at, unit) in units.iter().enumerate() {
-        let key = (unit.wanted_by.len(), unit.wanted_by.as_slice());
-        alike.entry(key).or_default().push(at);
+/// Adds a CPU to a core's units, which begin with the `first`.
+fn add(units: &mut Vec<Unit>, first: usize, core: usize, cpu: usize, groups: &[Group]) {
+    let mut wanted_by = Vec::new();
+    for (at, group) in groups.iter().enumerate() {
+        if group.wanted.contains(cpu) {
+            wanted_by.push(at);
+        }
     }
-    for ((_, wanting), units) in alike {
-        let mut given = vec![0_usize; wanting.len()];
-        for _ in &units {
-            let poorest = wanting.iter().zip(&mut given).min_by(|(a, given_a), (b, given_b)| {
-                let has = |at: usize, given: usize| {
-                    groups.get(at).map_or((0, 1), |it| (it.got.len() + given, it.ranks.len()))
-                };
-                let ((a_has, a_ranks), (b_has, b_ranks)) =
-                    (has(**a, **given_a), has(**b, **given_b));
-                // Who can get little elsewhere comes first.
-                let wanted = |at: usize| groups.get(at).map_or(0, |group| group.wanted.count());
-                (a_has * b_ranks).cmp(&(b_has * a_ranks)).then(wanted(**a).cmp(&wanted(**b)))
-            });
-            if let Some((_, given)) = poorest {
-                *given += 1;
+    match units.iter_mut().skip(first).find(|unit| unit.wanted_by == wanted_by) {
+        Some(unit) => unit.cpus.push(cpu),
+        None => units.push(Unit { core, cpus: vec![cpu], wanted_by }),
+    }
+}
+
+/// Gives each unit to one of the groups that want it: first what few want.
+fn share_out(units: &[Unit], groups: &mut [Group]) {
+    for few in 1..=groups.len() {
+        let mut left: Vec<usize> = Vec::new();
+        for (at, unit) in units.iter().enumerate() {
+            if unit.wanted_by.len() == few {
+                left.push(at);
             }
         }
-        let mut rest = units.as_slice();
-        for (at, given) in wanting.iter().zip(given) {
-            let (own, others) = rest.split_at_checked(given).unwrap_or((rest, &[]));
-            if let Some(group) = groups.get_mut(*at) {
-                group.got.extend(own);
-            }
-            rest = others;
+        while let Some(unit) = left.first().and_then(|at| units.get(*at)) {
+            let mut alike = Vec::new();
+            left.retain(|at| {
+                let is_alike = units.get(*at).is_some_and(|it| it.wanted_by == unit.wanted_by);
+                if is_alike {
+                    alike.push(*at);
+                }
+                !is_alike
+            });
+            deal(&alike, &unit.wanted_by, groups);
         }
     }
     for group in groups {
         // By number, so that parts are runs of neighbours.
         group.got.sort_unstable();
+    }
+}
+
+/// Deals units to these groups, each time to the one that has the fewest for each of its
+/// ranks; of equals, to the one that can get least elsewhere.
+fn deal(units: &[usize], wanted_by: &[usize], groups: &mut [Group]) {
+    let mut given = vec![0; wanted_by.len()];
+    for _ in units {
+        let mut poorest = (usize::MAX, 1, usize::MAX, 0);
+        for (place, (at, given)) in wanted_by.iter().zip(&given).enumerate() {
+            let Some(group) = groups.get(*at) else { continue };
+            let (has, ranks) = (group.got.len() + given, group.ranks.len());
+            let wanted = group.wanted.count();
+            // has / ranks, without fractions.
+            let (own, least) = (has.saturating_mul(poorest.1), poorest.0.saturating_mul(ranks));
+            if (own, wanted) < (least, poorest.2) {
+                poorest = (has, ranks, wanted, place);
+            }
+        }
+        if let Some(given) = given.get_mut(poorest.3) {
+            *given += 1;
+        }
+    }
+    let mut rest = units;
+    for (at, given) in wanted_by.iter().zip(given) {
+        let (own, others) = rest.split_at_checked(given).unwrap_or((rest, &[]));
+        if let Some(group) = groups.get_mut(*at) {
+            group.got.extend_from_slice(own);
+        }
+        rest = others;
     }
 }
 
