@@ -169,7 +169,7 @@ fn a_rank_without_local_cpus_keeps_its_own_and_that_is_told() {
     let warning = Warning::NoLocalCpus { ranks: "4".parse().unwrap() };
     for rank in [0, 4] {
         let outcome = step.outcome(&settings("single,cpus=local"), rank);
-        assert_eq!(outcome.warnings, [warning.clone()]);
+        assert_eq!(outcome.warnings, std::slice::from_ref(&warning));
         let edits = outcome.edits.unwrap();
         assert_eq!((edits.cpus.as_ref(), value(&edits, "GPUBIND_CPUS")), (None, Some("0")));
     }
