@@ -8,6 +8,7 @@ use gpubind_core::node::IdSet;
 
 use crate::cluster::{CONSTRAINED, Cluster, OPEN, Tasks, each, ours, tasks_of};
 use crate::node::Node;
+use crate::tools::run;
 use crate::trial::{Test, tests};
 
 pub const TESTS: &[Test] = tests! {
@@ -27,7 +28,7 @@ pub const TESTS: &[Test] = tests! {
 fn show(number: impl std::fmt::Display) -> String {
     format!(
         "(env; sed -n 's/^Cpus_allowed_list:[[:space:]]*/ALLOWED=/p' /proc/self/status) \
-         | sed 's/^/{number}: /'"
+         | sed \"s/^/{number}: /\""
     )
 }
 
@@ -36,7 +37,9 @@ fn step(cluster: &Cluster, options: &[&str]) -> (Tasks, String) {
     let script = show("$SLURM_LOCALID");
     let ran = cluster.run(&[&["srun", "-O", "-N1"], options, &["sh", "-c", &script]].concat());
     assert_eq!(ran.code, Some(0), "{options:?}: {}", ran.stderr);
-    (tasks_of(&ran.stdout), ran.stderr)
+    let tasks = tasks_of(&ran.stdout);
+    assert!(tasks.contains_key(&0), "{options:?}: {}", ran.stdout);
+    (tasks, ran.stderr)
 }
 
 fn unbound_tasks_are_parted(cluster: &Cluster) {
@@ -156,11 +159,9 @@ fn a_step_that_cannot_be_parted_is_told(cluster: &Cluster) {
 }
 
 fn overlapping_ranks_are_found(cluster: &Cluster) {
-    let program = cluster.program();
-    let program = program.to_str().unwrap();
     let check = |tasks: &str, request: &str| {
         let step = ["srun", "-O", "-N1", tasks, "--gpus-per-node=8", "--cpu-bind=none", request];
-        cluster.run(&[&step[..], &[program, "report", "--check", "--wait=60"]].concat())
+        run(cluster, &[], &[&step[..], &["gpubind", "report", "--check", "--wait=60"]].concat())
     };
     let ran = check("-n2", "--gpu-bind=spank:single,cpus=keep");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
