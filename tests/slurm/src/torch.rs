@@ -12,6 +12,7 @@ pub const TESTS: &[Test] = tests! {
     [TORCH]:
         one_training_started_in_every_way,
         what_a_torchrun_worker_starts,
+        a_torchrun_worker_runs_near_its_gpu,
         torchrun_restarts_its_workers,
         mpirun_in_a_one_task_step,
         mpirun_on_two_nodes;
@@ -149,6 +150,26 @@ fn what_a_torchrun_worker_starts(cluster: &Cluster) {
         assert_eq!(each(&workers, name), planned(cluster), "{name}");
     }
     assert_eq!(each(&workers, "LOCAL"), ["0,0", "0,1", "0,2", "0,3"]);
+}
+
+/// The node's CPU 0 is NUMA node 0, next to GPUs 0 to 3, and CPU 1 is node 1.
+fn a_torchrun_worker_runs_near_its_gpu(cluster: &Cluster) {
+    let step = ["srun", "-N2", "--ntasks-per-node=1", "--gpus-per-node=8", "--cpu-bind=none"];
+    let endpoint = format!("--rdzv-endpoint={}:{}", cluster.node(0), port());
+    let torchrun = ["torchrun", "--nnodes=2", "--nproc-per-node=8", "--rdzv-backend=c10d"];
+    let agents = [&torchrun[..], &["--rdzv-id=near", &endpoint, "--no-python"]].concat();
+    // In one write: workers share their task's stdout.
+    let worker = "import os; e = os.environ; os.write(1, '{0}: NUMA={1}\\n{0}: CPUS={2}\\n'.format(\
+                  e['RANK'], e['GPUBIND_NUMA_NODE'], *os.sched_getaffinity(0)).encode())";
+    let request = ["--gpu-bind=spank:cpus=local"];
+    let words = [&step[..], &request, &agents, &["python3", "-c", worker]].concat();
+    let ran = run(cluster, &words);
+    assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
+    let workers = tasks_of(&ran.stdout);
+    assert_eq!(workers.len(), 16, "{}", ran.stdout);
+    assert_eq!(each(&workers, "CPUS"), each(&workers, "NUMA"));
+    let at = |node: &str| each(&workers, "NUMA").iter().filter(|numa| **numa == node).count();
+    assert_eq!((at("0"), at("1")), (8, 8));
 }
 
 fn torchrun_restarts_its_workers(cluster: &Cluster) {
