@@ -73,7 +73,7 @@ fn a_step_is_never_wider_than_before(cluster: &Cluster) {
         &["-n4", "--cpu-bind=mask_cpu:0x1,0x3,0x2,0x3"],
         &["-n8", "--cpu-bind=none"],
         &["-n5", "--overcommit"],
-        &["-n2", "-c1", "--cpu-bind=cores"],
+        &["-n2", "--cpu-bind=cores"],
         &["-n1", "-c2"],
         &["-n2"],
     ] {
