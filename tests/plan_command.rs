@@ -132,6 +132,7 @@ fn the_json_has_the_documented_form() {
                "numa": [1], "cpus": "4-7", "mig": null})
     };
     let expected = json!({
+        "schema": 1,
         "devices": [device(1, "GPU-b", "0000:41:00.0"), device(2, "GPU-c", "0000:81:00.0")],
         "tasks": [
             {"local_rank": 0, "devices": [1], "visible": "1", "cpus": "8-9"},

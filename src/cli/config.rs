@@ -79,7 +79,7 @@ pub fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitCode, CommandEr
     let effective = EffectiveSettings::new(layers);
     if args.json {
         let values: Vec<JsonValue> = effective.values().iter().map(JsonValue::new).collect();
-        output::pretty_json(&Json { values }, out)?;
+        output::pretty_json(&Json { schema: SCHEMA, values }, out)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new();
@@ -134,8 +134,12 @@ fn variable() -> Result<Layer, RequestError> {
     Ok(Layer::of_request(&request, &Origin::Variable))
 }
 
+/// The version of the JSON form: docs/json.md.
+const SCHEMA: u32 = 1;
+
 #[derive(Serialize)]
 struct Json<'v> {
+    schema: u32,
     values: Vec<JsonValue<'v>>,
 }
 

@@ -21,8 +21,12 @@ pub fn text(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
+/// The version of the JSON form: docs/json.md.
+const SCHEMA: u32 = 1;
+
 #[derive(Serialize)]
 struct Printed<'a> {
+    schema: u32,
     /// The worst of all.
     result: Level,
     checks: &'a [Finding],
@@ -31,7 +35,7 @@ struct Printed<'a> {
 /// A JSON object.
 pub fn json(findings: &[Finding], out: &mut dyn Write) -> io::Result<()> {
     let result = findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok);
-    output::pretty_json(&Printed { result, checks: findings }, out)
+    output::pretty_json(&Printed { schema: SCHEMA, result, checks: findings }, out)
 }
 
 /// Metrics in Prometheus' text format (exposition_formats.md of its documentation).

@@ -312,8 +312,10 @@ fn say(text: &str) {
 }
 
 /// What changes in the environment; `--dry-run --json` prints it.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 struct Changes {
+    /// The version of the JSON form: docs/json.md.
+    schema: u32,
     #[serde(serialize_with = "as_text")]
     set: BTreeMap<String, OsString>,
     unset: Vec<String>,
@@ -343,7 +345,8 @@ impl Changes {
             let preload = Some(preload).filter(|preload| !preload.is_empty());
             changes.insert(variables::LD_PRELOAD.to_owned(), preload);
         }
-        let mut all = Changes { cpus, ..Changes::default() };
+        let (schema, set, unset) = (1, BTreeMap::new(), Vec::new());
+        let mut all = Changes { schema, set, unset, cpus };
         for (name, value) in changes {
             match value {
                 Some(value) => drop(all.set.insert(name, value)),

@@ -8,9 +8,13 @@ use crate::cli::device_json::{DeviceJson, MigJson};
 use gpubind_core::node::Device;
 use gpubind_core::plan::Cost;
 
+/// The version of the form: docs/json.md.
+const SCHEMA: u32 = 1;
+
 /// `gpubind plan --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct PlanJson {
+    schema: u32,
     devices: Vec<StepDeviceJson>,
     tasks: Vec<TaskJson>,
     cost: CostJson,
@@ -63,6 +67,7 @@ impl PlanJson {
             cost: mapping.cost.into(),
         };
         PlanJson {
+            schema: SCHEMA,
             devices: scenario
                 .devices
                 .iter()

@@ -6,9 +6,13 @@ use serde::Serialize;
 use crate::cli::device_json::{DeviceJson, MigJson, known, pci};
 use gpubind_core::node::{Gpu, Link, Nic, Node, NumaNode, UnusableGpu};
 
+/// The version of the form: docs/json.md.
+const SCHEMA: u32 = 1;
+
 /// `gpubind topo --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TopoJson {
+    schema: u32,
     driver: Option<String>,
     gpus: Vec<GpuJson>,
     links: Vec<Vec<Option<String>>>,
@@ -51,6 +55,7 @@ struct UnusableJson {
 impl From<&Node> for TopoJson {
     fn from(node: &Node) -> TopoJson {
         TopoJson {
+            schema: SCHEMA,
             driver: node.driver.clone(),
             gpus: node.gpus.iter().map(GpuJson::from).collect(),
             links: node.links.iter().map(|row| links(row)).collect(),
