@@ -623,3 +623,74 @@ fn cpus_are_shown_as_cpus_local_leaves_them() {
     assert!(shown.contains("; of these, what cpus=local leaves to each\n"), "{shown}");
     assert!(said.contains("none of the CPUs of local ranks 0 is local"), "{said}");
 }
+
+#[test]
+fn at_60_and_80_columns_no_line_is_longer_and_no_rank_is_lost() {
+    let names =
+        std::fs::read_dir(format!("{}/tests/machines", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let paths = names.map(|entry| entry.unwrap().path());
+    let mut count = 0;
+    for path in paths.filter(|path| path.extension().is_some_and(|end| end == "toml")) {
+        for (width, more) in [
+            ("60", &[][..]),
+            ("80", &[]),
+            ("60", &["--tasks=16", "--mode=ordered"]),
+            ("80", &["--tasks=16", "--mode=ordered"]),
+            ("60", &["--ids=uuid", "--tasks=1"]),
+            ("60", &["--compare"]),
+            ("80", &["--compare"]),
+        ] {
+            let args = [&["--from", path.to_str().unwrap()], more].concat();
+            let env = [("COLUMNS", width)];
+            let output = command_support::gpubind_with("plan", &args, "", &env);
+            let folded = text(&output.stdout);
+            let width: usize = width.parse().unwrap();
+            let long = folded.lines().find(|line| line.chars().count() > width);
+            assert_eq!(long, None, "{args:?}\n{folded}");
+            // Each block has each rank.
+            let whole = text(&run(&args, "").stdout);
+            let blocks = |text: &str| -> Vec<Vec<String>> {
+                let blocks = text.split("\n\n").filter(|block| block.starts_with("RANK "));
+                let word = |line: &str| line.split(' ').next().unwrap().to_owned();
+                let words = |block: &str| -> Vec<String> {
+                    block.lines().map(word).filter(|word| !word.is_empty()).collect()
+                };
+                blocks.map(words).collect()
+            };
+            let ranks = blocks(&whole).concat();
+            let is_whole = |block: &Vec<String>| *block == ranks;
+            assert!(blocks(&folded).iter().all(is_whole), "{args:?}\n{folded}");
+            let words = |text: &str| {
+                let mut words: Vec<String> =
+                    text.replace(",\n", ",").split_whitespace().map(ToOwned::to_owned).collect();
+                words.sort();
+                words.dedup();
+                words
+            };
+            let lost: Vec<String> =
+                words(&whole).into_iter().filter(|word| !words(&folded).contains(word)).collect();
+            assert!(lost.iter().all(|word| word.contains(',')), "{args:?}: {lost:?}\n{folded}");
+            count += 1;
+        }
+    }
+    assert!(count > 100);
+}
+
+#[test]
+fn a_terminal_s_width_counts() {
+    // script(1) gives a command a terminal, whose width stty sets.
+    let program = env!("CARGO_BIN_EXE_gpubind");
+    let on = |columns: usize| {
+        let shell =
+            format!("stty cols {columns}; {program} plan --from {} --tasks 8", fixture("dgx-a100"));
+        let mut script = std::process::Command::new("script");
+        script.args(["-qec", &shell, "/dev/null"]).env_remove("COLUMNS").env("NO_COLOR", "1");
+        script.stdin(std::process::Stdio::null()).output()
+    };
+    let Ok(narrow) = on(60) else {
+        eprintln!("skipped: no script(1)");
+        return;
+    };
+    let blocks = |output: &Output| text(&output.stdout).matches("RANK  ").count();
+    assert_eq!((blocks(&narrow), blocks(&on(100).unwrap())), (2, 1), "{}", text(&narrow.stdout));
+}

@@ -145,6 +145,75 @@ fn columns_are_aligned() {
     }
 }
 
+/// The text for a terminal of this width.
+fn folded(args: &[&str], input: &str, width: usize) -> String {
+    let args = [&["--from", "-"], args].concat();
+    let env = [("COLUMNS", width.to_string())];
+    let env = env.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let output = command_support::gpubind_with("topo", &args, input, &env);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn what_is_too_wide_is_folded_and_read_back_as_the_same_node() {
+    for (name, machine) in machines() {
+        let whole = json(&["--from", "-"], &out(&["--from", "-"], &machine));
+        for width in [60, 80] {
+            let text = folded(&[], &machine, width);
+            let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(longest <= width, "{name}: {longest}\n{text}");
+            let output = topo(&["--json", "--from", "-"], &text);
+            let read: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!(read, whole, "{name}\n{text}");
+            let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!errors.contains("another matrix"), "{name}: {errors}");
+        }
+    }
+    let narrow = folded(&[], &machines()["dgx-a100"], 60);
+    assert!(
+        narrow.contains("\nGPU7  NV12  NV12  NV12  NV12  NV12  NV12  NV12   X\n\n"),
+        "{narrow}"
+    );
+    assert!(narrow.contains("\n\n      CPU Affinity     NUMA Affinity\n"), "{narrow}");
+    let instance = "\n1:3/1  MIG-c81ddc55-c27e-8cb6-9502-36acd382dccf\n";
+    assert!(folded(&[], &machines()["a100-mig-mixed"], 60).contains(instance), "who is it of");
+}
+
+#[test]
+fn a_long_list_of_cpus_is_broken_behind_commas() {
+    let cpus: Vec<String> = (0..64).map(|cpu| (cpu * 2).to_string()).collect();
+    let text = format!(
+        "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\n\
+                        GPU0\t X \tSYS\t{}\t0\nGPU1\tSYS\t X \t1\t1\n",
+        cpus.join(",")
+    );
+    let narrow = folded(&[], &text, 60);
+    assert!(narrow.lines().all(|line| line.chars().count() <= 60), "{narrow}");
+    assert_eq!(json(&["--from", "-"], &narrow), json(&["--from", "-"], &text), "{narrow}");
+}
+
+#[test]
+fn nothing_is_folded_where_nobody_says_how_wide_it_may_be() {
+    let machine = &machines()["dgx-a100"];
+    let whole = out(&["--from", "-"], machine);
+    assert!(whole.lines().any(|line| line.len() > 180), "{whole}");
+    for columns in ["", "0", "wide"] {
+        let args = ["--from", "-"];
+        let output = command_support::gpubind_with("topo", &args, machine, &[("COLUMNS", columns)]);
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), whole, "{columns:?}");
+    }
+}
+
+#[test]
+fn adapters_can_be_left_out() {
+    let machine = &machines()["dgx-a100"];
+    let text = out(&["--from", "-", "--no-nics"], machine);
+    assert!(!text.contains("mlx5") && !text.contains("adapter"), "{text}");
+    let matrix = text.lines().filter(|line| line.contains("NV12") || line.contains("GPU0  GPU1"));
+    assert!(matrix.clone().count() > 8 && matrix.skip(1).all(|line| line.len() <= 94), "{text}");
+    assert_eq!(json(&["--from", "-", "--no-nics"], machine)["nics"], json!([]));
+}
+
 #[test]
 fn output_that_goes_to_no_terminal_has_no_colours() {
     assert!(!out(&["--from", "-"], TWO).contains('\u{1b}'));

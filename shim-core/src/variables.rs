@@ -78,6 +78,8 @@ variables! {
             "which diagnostics go to stderr: error, warn, info, debug or trace";
         NO_COLOR = "NO_COLOR", set by "user", read by "the `gpubind` program":
             "no colour (no-color.org)";
+        COLUMNS = "COLUMNS", set by "user, shell", read by "`gpubind topo`, `gpubind plan`":
+            "how many columns text may have; else as many as the terminal has, and without one any number";
     }
     "Device lists" {
         CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES", set by "Slurm; then plugin, `gpubind exec`, shim", read by "CUDA; plugin, shim, program":

@@ -7,9 +7,16 @@ use std::process::{Command, Output, Stdio};
 
 /// Runs a command of `gpubind` with this on its standard input.
 pub fn gpubind(command: &str, args: &[&str], input: &str) -> Output {
+    gpubind_with(command, args, input, &[])
+}
+
+/// The same with these variables.
+pub fn gpubind_with(command: &str, args: &[&str], input: &str, env: &[(&str, &str)]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_gpubind"))
         .arg(command)
         .args(args)
+        .env_remove("COLUMNS")
+        .envs(env.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `clean` | escape codes, quotes, comment marks: text to plain lines |
 //! | `padding` | takes out the padding of a wrapped terminal line |
+//! | `blocks` | the blocks of a matrix that `gpubind topo` has folded, side by side |
 //! | `pipes` | Markdown and box tables to tab-separated lines |
 //! | `cells` | words of the matrix: link words, lists, glued cells |
 //! | `header` | the line that names the columns |
@@ -23,6 +24,7 @@
 //! What does not live here: writing such text (the `topo` command does), and
 //! reading anything else than text (see [`gpubind_core::node`]).
 
+mod blocks;
 mod body;
 mod build;
 mod cells;
@@ -60,7 +62,7 @@ use header::Header;
 ///
 /// Where there is no matrix, or none that is complete and square.
 pub fn parse(text: &str) -> Result<(Node, Vec<TextWarning>), TopoTextError> {
-    let lines = pipes::to_tabs(padding::cut(clean::lines(text)))?;
+    let lines = pipes::to_tabs(blocks::join(padding::cut(clean::lines(text))))?;
     let lines = header::split_from_row(lines);
     let mut first_error = None;
     for (start, line) in lines.iter().enumerate() {

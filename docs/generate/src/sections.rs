@@ -33,6 +33,7 @@ const COMMANDS: [Command; 8] = [
         examples: &[
             ("gpubind topo", "This machine."),
             ("nvidia-smi topo -m | gpubind topo --from -", "A machine that somebody has pasted."),
+            ("gpubind topo --no-nics", "The same without the network adapters."),
             ("gpubind topo --svg topo.svg", "A picture of it."),
         ],
         see: &["gpubind-plan(1)", "nvidia-smi(1)"],

@@ -6,24 +6,26 @@ use gpubind_core::variables;
 use super::nearness::Nearness;
 use super::scenario::{Mapping, Scenario};
 use super::table::{cost_table, cpu_list, names, table};
-use crate::cli::output::lines;
+use crate::cli::output::Form;
 use gpubind_core::words::count;
 
 /// The whole output.
-pub(super) fn text(scenario: &Scenario, compared: &[Mapping], colour: bool) -> String {
+pub(super) fn text(scenario: &Scenario, compared: &[Mapping], form: Form) -> String {
     let (tasks, devices) = (scenario.tasks.len(), scenario.devices.len());
-    let mut text = format!(
-        "{} on {}, one for each task in every column\n{}\n\n",
+    let heading = format!(
+        "{} on {}, one for each task in every column",
         count(tasks, "task"),
-        count(devices, "device"),
-        scenario.source
+        count(devices, "device")
     );
-    text += &lines(ranks(scenario, compared, colour), colour);
+    let line = |text: &str| form.text(text, "  ");
+    let mut text = format!("{}\n{}\n\n", line(&heading), line(&scenario.source));
+    text += &form.table(ranks(scenario, compared, form.colour));
     let costs: Vec<_> = compared.iter().map(|mapping| (mapping.name, mapping.cost)).collect();
-    text += &format!("\n{}\n", lines(cost_table(&costs, colour), colour));
+    text += &format!("\n{}\n", form.table(cost_table(&costs, form.colour)));
     for mapping in compared {
         let away = (0..tasks).filter(|task| near(scenario, mapping, *task).is_away()).count();
-        text += &format!("{}: {away} of {tasks} ranks not local to their GPU\n", mapping.name);
+        let sum = format!("{}: {away} of {tasks} ranks not local to their GPU", mapping.name);
+        text += &format!("{}\n", line(&sum));
     }
     text
 }

@@ -30,7 +30,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use super::ending::{CommandError, USAGE, complain, warn};
-use super::{output, topo};
+use super::output::{self, Form};
+use super::topo;
 pub use args::PlanArgs;
 use error::PlanCommandError;
 use gpubind_core::node::Node;
@@ -72,10 +73,10 @@ fn show(
     if args.json {
         output::json(&json::PlanJson::new(scenario, compared), out)?;
     } else {
-        let colour = topo::colour();
+        let form = Form::here();
         let text = match compared {
-            Some(compared) => compare::text(scenario, compared, colour),
-            None => table::text(scenario, colour),
+            Some(compared) => compare::text(scenario, compared, form),
+            None => table::text(scenario, form),
         };
         out.write_all(text.as_bytes())?;
     }

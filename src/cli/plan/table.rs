@@ -3,7 +3,7 @@
 use comfy_table::{Attribute, Cell, CellAlignment, Color, Table};
 use gpubind_core::variables;
 
-use crate::cli::output::lines;
+use crate::cli::output::Form;
 
 use super::devices::ranges;
 use super::nearness::Nearness;
@@ -18,16 +18,20 @@ use gpubind_core::words::count;
 const LONGEST_LIST: usize = 44;
 
 /// The whole output.
-pub(super) fn text(scenario: &Scenario, colour: bool) -> String {
+pub(super) fn text(scenario: &Scenario, form: Form) -> String {
     let costs = [("plan", scenario.plan.cost), ("naive", scenario.plan.naive)];
-    let mut text = format!("{}\n{}\n\n", heading(scenario), scenario.source);
-    text += &lines(ranks(scenario, colour), colour);
-    text += &format!("\n{}", lines(cost_table(&costs, colour), colour));
-    text += &format!("\n{}\n", sentence::text(scenario));
-    text += &reasons(scenario);
+    let line = |text: &str| form.text(text, "  ");
+    let mut text = format!("{}\n{}\n\n", line(&heading(scenario)), line(&scenario.source));
+    text += &form.table(ranks(scenario, form.colour));
+    text += &format!("\n{}", form.table(cost_table(&costs, form.colour)));
+    text += &format!("\n{}\n", line(&sentence::text(scenario)));
+    for reason in reasons(scenario) {
+        text += &format!("{}\n", form.text(&reason, "    "));
+    }
     if scenario.is_renumbered && scenario.settings.ids == Ids::Index {
-        text +=
-            "With ConstrainDevices=yes in cgroup.conf the numbers are others: add --constrained.\n";
+        let renumbered =
+            "With ConstrainDevices=yes in cgroup.conf the numbers are others: add --constrained.";
+        text += &format!("{}\n", line(renumbered));
     }
     text
 }
@@ -200,7 +204,7 @@ fn link(node: &Node, a: Device, b: Device) -> String {
 }
 
 /// Why each rank has what it has, the ranks of one reason together.
-fn reasons(scenario: &Scenario) -> String {
+fn reasons(scenario: &Scenario) -> Vec<String> {
     let mut groups: Vec<(Why, Vec<usize>)> = Vec::new();
     for rank in 0..scenario.tasks.len() {
         let why = scenario.plan.why(rank);
@@ -211,7 +215,7 @@ fn reasons(scenario: &Scenario) -> String {
     }
     let line = |(why, ranks): (Why, Vec<usize>)| {
         let plural = if ranks.len() == 1 { "" } else { "s" };
-        format!("  rank{plural} {}: {why}\n", ranges(ranks.into_iter()))
+        format!("  rank{plural} {}: {why}", ranges(ranks.into_iter()))
     };
     groups.into_iter().map(line).collect()
 }

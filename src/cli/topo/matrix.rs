@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use comfy_table::{Attribute, Cell, Color, Table};
 
-use crate::cli::output::lines;
+use crate::cli::output::Form;
 use gpubind_core::node::{Gpu, IdSet, Link, Nic, Node, PciAddress, Probed};
 
 /// Adapter names longer than this stand in a legend and not above a column.
@@ -13,23 +13,27 @@ const LONGEST_NAME: usize = 8;
 
 /// The links, CPUs and NUMA nodes of a node, then what else is known of its
 /// devices.
-pub(super) fn text(node: &Node, colour: bool) -> String {
-    let mut text = lines(matrix(node, colour), colour);
+pub(super) fn text(node: &Node, form: Form) -> String {
+    let nics_at = 1 + node.gpus.len();
+    let starts = [nics_at, nics_at + node.nics.len()];
+    let mut text = form.grouped_table(matrix(node, form.colour), &starts);
     let legend = legend(node);
     if !legend.is_empty() {
         text += &format!("\nLegend:\n\n{legend}");
     }
-    let devices = devices(node);
-    if !devices.is_empty() {
-        text += &format!("\n{}", lines(device_table(devices), colour));
+    let rows = devices(node);
+    if !rows.is_empty() {
+        let plain = device_table(&rows, false);
+        let table = if form.fits(&plain) { plain } else { device_table(&rows, true) };
+        text += &format!("\n{}", form.table(table));
     }
     let nics = nic_legend(node);
     if !nics.is_empty() {
         text += &format!("\nNIC Legend:\n\n{nics}");
     }
-    let unusable = unusable(node);
+    let unusable = unusable(node, form);
     if !unusable.is_empty() {
-        text += &match colour {
+        text += &match form.colour {
             true => format!("\n\u{1b}[31m{unusable}\u{1b}[0m"),
             false => format!("\n{unusable}"),
         };
@@ -162,16 +166,29 @@ fn legend(node: &Node) -> String {
     text
 }
 
-fn device_table(rows: Vec<[String; 5]>) -> Table {
+/// A GPU, an instance or an adapter: what it is called where it needs a name, and its cells.
+struct DeviceRow {
+    /// An instance's name; its place below its GPU says as much in a table that is whole.
+    instance: Option<String>,
+    cells: [String; 5],
+}
+
+fn device_table(rows: &[DeviceRow], is_folded: bool) -> Table {
     let mut table = Table::new();
     table.set_header(["", "PCI", "minor", "UUID", "name"]);
-    table.add_rows(rows);
+    for DeviceRow { instance, cells } in rows {
+        let mut cells = cells.clone();
+        if let (Some(name), [first, ..]) = (instance.as_ref().filter(|_| is_folded), &mut cells) {
+            first.clone_from(name);
+        }
+        table.add_row(cells);
+    }
     table
 }
 
 /// GPUs, MIG instances and adapters with what is known besides the matrix;
 /// nothing if nothing is.
-fn devices(node: &Node) -> Vec<[String; 5]> {
+fn devices(node: &Node) -> Vec<DeviceRow> {
     let tells = |gpu: &Gpu| gpu.pci.known().is_some() || gpu.uuid.known().is_some();
     if !node.gpus.iter().any(tells) {
         return Vec::new();
@@ -182,36 +199,44 @@ fn devices(node: &Node) -> Vec<[String; 5]> {
             (Probed::Known(true), name) => format!("{name} (MIG on)"),
             (_, name) => name,
         };
-        rows.push([
+        let cells = [
             format!("GPU{}", gpu.index),
             or_unknown(gpu.pci.known()),
             or_unknown(gpu.minor.known()),
             or_unknown(gpu.uuid.known()),
             name,
-        ]);
+        ];
+        rows.push(DeviceRow { instance: None, cells });
         for mig in &gpu.mig {
             let profile = mig.profile.as_deref().unwrap_or("MIG instance");
             let name = format!("{profile} (GI {}, CI {})", mig.gi, mig.ci);
-            rows.push([String::new(), String::new(), String::new(), mig.uuid.clone(), name]);
+            let instance = Some(format!("{}:{}/{}", gpu.index, mig.gi, mig.ci));
+            let blank = String::new;
+            let cells = [blank(), blank(), blank(), mig.uuid.clone(), name];
+            rows.push(DeviceRow { instance, cells });
         }
     }
     if uses_own_names(node) {
         let blank = String::new;
         let pci = |nic: &Nic| or_unknown(nic.pci.and_then(PciAddress::known));
-        let nic = |nic: &Nic| [nic.name.clone(), pci(nic), blank(), blank(), blank()];
+        let nic = |nic: &Nic| DeviceRow {
+            instance: None,
+            cells: [nic.name.clone(), pci(nic), blank(), blank(), blank()],
+        };
         rows.extend(node.nics.iter().map(nic));
     }
     rows
 }
 
-fn unusable(node: &Node) -> String {
+fn unusable(node: &Node, form: Form) -> String {
     let mut text = String::new();
     for unusable in &node.unusable {
         let at = unusable.pci.and_then(PciAddress::known).map(|pci| format!(" at {pci}"));
         let file = unusable.minor.map(|minor| format!(" (/dev/nvidia{minor})"));
         let (at, file) = (at.unwrap_or_default(), file.unwrap_or_default());
         let why = why_unusable(unusable.code);
-        let _ = writeln!(text, "GPU{}{at}{file} cannot be used: {why}", unusable.index);
+        let line = format!("GPU{}{at}{file} cannot be used: {why}", unusable.index);
+        let _ = writeln!(text, "{}", form.text(&line, "  "));
     }
     text
 }

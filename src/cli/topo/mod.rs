@@ -6,19 +6,21 @@ mod summary;
 mod svg;
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::ending::{CommandError, Failure, warn};
 use super::input::{self, Input, InputError};
 use super::machine_args::MachineArgs;
-use super::output;
+use super::output::{self, Form};
 use crate::{ReadAnyError, read_any};
 use gpubind_core::node::Node;
-use gpubind_core::variables;
 
 /// Show GPUs, links, NUMA nodes and network adapters of this machine or of a file
+///
+/// On a terminal, and wherever COLUMNS is set, what is wider than that is folded: the matrix
+/// becomes several, each with the GPUs at the left. `--from` reads that, too.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TopoArgs {
     /// Read FILE (- for standard input) and not this machine: pasted `nvidia-smi topo -m` text,
@@ -28,6 +30,9 @@ pub struct TopoArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Leave the network adapters out
+    #[arg(long)]
+    pub no_nics: bool,
     /// Draw the machine into FILE (- for standard output)
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
@@ -69,10 +74,13 @@ pub enum TopoError {
 /// # Errors
 /// [`CommandError`].
 pub fn run(args: &TopoArgs, out: &mut dyn Write) -> Result<ExitCode, CommandError> {
-    let node = match &args.from {
+    let mut node = match &args.from {
         Some(path) => from_file(path)?,
         None => args.machine.node()?,
     };
+    if args.no_nics {
+        node.nics.clear();
+    }
     if let Some(path) = &args.svg {
         let drawing = svg::draw(&node, &summary::text(&node));
         if path == Path::new("-") {
@@ -88,15 +96,11 @@ pub fn run(args: &TopoArgs, out: &mut dyn Write) -> Result<ExitCode, CommandErro
     if args.json {
         output::json(&json::TopoJson::from(&node), out)?;
     } else {
-        write!(out, "{}\n\n{}", summary::text(&node), matrix::text(&node, colour()))?;
+        let form = Form::here();
+        let summary = form.text(&summary::text(&node), "");
+        write!(out, "{summary}\n\n{}", matrix::text(&node, form))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Colours only where a person looks, and has not declined (no-color.org).
-pub(super) fn colour() -> bool {
-    let declined = std::env::var_os(variables::NO_COLOR).is_some_and(|value| !value.is_empty());
-    io::stdout().is_terminal() && !declined
 }
 
 /// Reads the node that a file describes; what is odd about it goes to stderr.
