@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::ending::{CommandError, Failure, complain, warn};
+use super::ending::{CommandError, Failure, warn};
 use super::machine_args::MachineArgs;
 use super::output;
 use check::Findings;
@@ -121,7 +121,8 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<ExitCode, CommandEr
     if args.table {
         let gathered = together::gather(&own, &rank_info, time).map_err(ReportError::Exchange)?;
         if let Some(ranks) = gathered {
-            show(args, ranks, out)?;
+            // What the check says decides, not the table.
+            let _ = show(args, ranks, out)?;
         }
     } else {
         print(args, &own, out)?;
@@ -198,7 +199,7 @@ fn judge(findings: &Findings, host: &str, wait: u64) -> ExitCode {
     }
     for said in &findings.said {
         let who = said.ranks.as_ref().map_or_else(String::new, |ranks| format!("{ranks} "));
-        complain(&format!("check failed: {who}on {host}: {}", said.sentences.join("; ")), 1);
+        warn(&format!("check failed: {who}on {host}: {}", said.sentences.join("; ")));
     }
     if findings.wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
