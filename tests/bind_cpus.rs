@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use gpubind_core::bind::{Edits, Outcome, Rank, Shim, Warning, edits};
 use gpubind_core::node::{IdSet, Node};
+use gpubind_core::plan::TaskSets;
 use gpubind_core::request::Request;
 use gpubind_core::site::{Settings, Site};
 use gpubind_core::step::{Allocation, GpuLists, Reach};
@@ -41,7 +42,7 @@ impl Step {
         edits(&Rank {
             node: Ok(&self.node),
             allocation: &allocation,
-            tasks: &self.tasks,
+            tasks: &TaskSets::from(&self.tasks),
             cpus: &self.tasks[local_rank],
             most_tasks: self.tasks.len(),
             threads: &threads,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use gpubind_core::bind::{Outcome, Rank, SkipReason, Warning, edits};
 use gpubind_core::node::{IdSet, Node};
+use gpubind_core::plan::TaskSets;
 use gpubind_core::request::Request;
 use gpubind_core::site::{DeviceName, Settings, Site};
 use gpubind_core::step::{Allocation, GpuLists, Ranks, Reach};
@@ -60,7 +61,7 @@ impl Step {
         edits(&Rank {
             node: self.node.as_ref().map_err(String::as_str),
             allocation,
-            tasks: &self.tasks,
+            tasks: &TaskSets::from(&self.tasks),
             cpus: &self.tasks[local_rank],
             most_tasks: self.tasks.len(),
             settings,

@@ -279,7 +279,7 @@ fn armed_in(
     let rank = Rank {
         node: Err("unknown"),
         allocation: &Allocation::unknown(&lists),
-        tasks: &vec![IdSet::default(); tasks],
+        tasks: &vec![IdSet::default(); tasks].into(),
         cpus: &IdSet::default(),
         most_tasks: tasks,
         settings: &Settings::from(&request.parse::<Request>().unwrap()),

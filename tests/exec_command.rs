@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use gpubind_core::bind::{Rank, edits};
 use gpubind_core::node::IdSet;
+use gpubind_core::plan::TaskSets;
 use gpubind_core::request::Request;
 use gpubind_core::site::Settings;
 use gpubind_core::step::{Allocation, LAUNCHERS, Reach};
@@ -76,7 +77,7 @@ fn planned(fake: &Fake, request: &str, gpus: &[usize], tasks: &[IdSet]) -> Vec<S
         let rank = Rank {
             node: Ok(&node),
             allocation: &allocation,
-            tasks,
+            tasks: &TaskSets::from(tasks),
             cpus: &IdSet::default(),
             most_tasks: tasks.len(),
             settings: &settings,

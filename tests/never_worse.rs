@@ -261,7 +261,7 @@ impl Step {
             is_read_now: false,
             reach: &|_| reach.clone(),
             slurm_binds: false,
-            cpus: &|_| self.tasks.clone(),
+            cpus: &|_| self.tasks.clone().into(),
             most_tasks: self.tasks.len(),
             shared_plan: None,
             own_cpus: &|| self.tasks[task].clone(),

@@ -41,11 +41,11 @@ fn solve(node: &Node, tasks: &[IdSet], shape: Shape) -> Plan {
 
 /// The one device of each task.
 fn list(node: &Node, tasks: &[&str]) -> Vec<usize> {
-    solve(node, &cpus(tasks), Shape::Single).shares.concat()
+    solve(node, &cpus(tasks), Shape::Single).shares.list().to_vec()
 }
 
 fn whys(plan: &Plan) -> Vec<String> {
-    (0..plan.shares.len()).map(|task| plan.why(task).to_string()).collect()
+    (0..plan.shares.tasks()).map(|task| plan.why(task).to_string()).collect()
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn fewer_tasks_than_devices() {
     assert!(shares.rest(4).is_empty());
     // What does not divide stays unused.
     let three = solve(&four(), &cpus(&["0-7", "0-7", "8-15"]), Shape::Auto);
-    assert_eq!(three.shares.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1]);
+    assert_eq!((three.shares.tasks(), three.shares.each()), (3, 1));
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn more_tasks_than_devices_share_evenly() {
     let tasks = cpus(&["0-7", "0-7", "0-7", "8-15", "8-15", "8-15"]);
     let plan = solve(&four(), &tasks, Shape::Auto);
     let mut loads = [0; 4];
-    for share in &plan.shares {
+    for share in plan.shares.iter() {
         assert_eq!(share.len(), 1);
         loads[share[0]] += 1;
     }
@@ -130,7 +130,7 @@ fn instances_of_one_gpu_are_no_hop_apart() {
         *model = gpu(model.index as usize, model.cpus.clone(), model.numa.clone(), 2);
     }
     let plan = solve(&node, &cpus(&["", ""]), Shape::Single);
-    assert_eq!((plan.shares, plan.cost.links), (vec![vec![0], vec![1]], 0));
+    assert_eq!((plan.shares.list(), plan.cost.links), (&[0, 1][..], 0));
     // That takes no matrix; between GPUs, an unknown hop is like the longest.
     node.links.clear();
     let plan = solve(&node, &cpus(&["", "", ""]), Shape::Single);
@@ -168,7 +168,7 @@ fn each_task_learns_why() {
     );
     assert_eq!(spread.why(3), Why::NoSuchTask);
     let crowd = solve(&four(), &cpus(&["0-7"; 9]), Shape::Single);
-    let far = (0..9).find(|&task| crowd.shares[task][0] > 1).unwrap();
+    let far = (0..9).find(|&task| crowd.shares.list()[task] > 1).unwrap();
     assert!(matches!(crowd.why(far), Why::Taken { local: true, .. }), "{:?}", crowd.why(far));
 }
 
@@ -199,13 +199,13 @@ fn unknown_affinity_leaves_the_links() {
     let plan = solve(&node, &cpus(&["0-7", "", "0-7"]), Shape::Single);
     assert_eq!(plan.cost.numa, 10_000);
     // Neither local nor remote is known, but a local one is taken.
-    let far = if plan.shares[0] == [3] { 2 } else { 0 };
+    let far = if plan.shares.list()[0] == 3 { 2 } else { 0 };
     assert_eq!(plan.why(far), Why::Taken { local: true, tasks: vec![2 - far] });
     node.gpus[3].cpus = Probed::Known("8-15".parse().unwrap());
     node.gpus[3].numa = Probed::Unsupported;
     node.links = vec![vec![Link::Sys; 4]; 4];
     let plan = solve(&node, &cpus(&["0-7"]), Shape::Single);
-    assert_eq!((plan.shares.concat(), plan.why(0)), (vec![0], Why::AffinityUnknown(None)));
+    assert_eq!((plan.shares.list().to_vec(), plan.why(0)), (vec![0], Why::AffinityUnknown(None)));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use gpubind::read_any;
 use gpubind::slurm::{Distribution, layout};
 use gpubind_core::bind::{Rank, edits, edits_by, shape};
 use gpubind_core::node::IdSet;
-use gpubind_core::plan::plan;
+use gpubind_core::plan::{TaskSets, plan};
 use gpubind_core::request::Request;
 use gpubind_core::site::Settings;
 use gpubind_core::step::{Allocation, Reach};
@@ -545,7 +545,7 @@ fn each_rank_gets_what_the_plugin_would_compute_in_it() {
                     let rank = Rank {
                         node: Ok(&node),
                         allocation: &allocation,
-                        tasks: &sets,
+                        tasks: &TaskSets::from(&sets),
                         cpus,
                         most_tasks: sets.len(),
                         settings: &settings,

@@ -13,10 +13,10 @@ fn solve(case: &Case, shape: Shape) -> (Plan, Vec<usize>, Tables) {
     let slots = slots(&case.tasks, case.devices.len(), shape);
     let tables = Tables::new(&case.node, &case.devices, &slots);
     let plan = plan(&case.node, &case.devices, &case.tasks, shape).unwrap();
-    let list = plan.shares.concat();
+    let list = plan.shares.list().to_vec();
     assert_eq!(list.len(), slots.len());
-    assert_eq!(plan.shares.len(), case.tasks.len());
-    assert!(plan.shares.iter().all(|share| share.len() == slots.len() / case.tasks.len()));
+    assert_eq!(plan.shares.tasks(), case.tasks.len());
+    assert!(plan.shares.each() == slots.len() / case.tasks.len());
     assert_eq!(plan.cost, tables.cost(&list));
     assert_eq!(plan.naive, tables.cost(&tables.naive()));
     (plan, list, tables)

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use gpubind_core::bind::{Outcome, Rank, edits, shape};
 use gpubind_core::node::IdSet;
-use gpubind_core::plan::plan;
+use gpubind_core::plan::{TaskSets, plan};
 use gpubind_core::request::Request;
 use gpubind_core::site::Settings;
 use gpubind_core::step::{Allocation, Reach};
@@ -32,7 +32,7 @@ fn of_rank(
     edits(&Rank {
         node: Ok(&case.node),
         allocation,
-        tasks: &case.tasks,
+        tasks: &TaskSets::from(&case.tasks),
         cpus: own,
         most_tasks: case.tasks.len(),
         settings: &Settings::from(&request.parse::<Request>().unwrap()),
@@ -67,7 +67,7 @@ proptest! {
                 let edits = outcome.edits.unwrap();
                 let uuids = edits.set.iter().find(|(name, _)| *name == "GPUBIND_GPU_UUID");
                 let own: Vec<&str> =
-                    plan.shares[rank].iter().map(|at| case.node.uuid(devices[*at]).unwrap()).collect();
+                    plan.shares.get(rank).unwrap().iter().map(|at| case.node.uuid(devices[*at]).unwrap()).collect();
                 prop_assert_eq!(&uuids.unwrap().1, &own.join(","), "rank {} of {:?}", rank, &case);
                 warnings.insert(format!("{:?}", outcome.warnings));
             }

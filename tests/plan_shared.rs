@@ -2,11 +2,13 @@
 //! whatever is in the memory that they share.
 #![allow(clippy::unwrap_used)]
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use gpubind_core::node::{Device, IdSet, Node};
-use gpubind_core::plan::{Plan, Shape, SharedPlan, plan};
+use gpubind_core::plan::{Plan, Shape, SharedPlan, TaskSets, plan};
 use gpubind_core::shared_words;
 use proptest::prelude::*;
 
@@ -29,10 +31,10 @@ fn shared(words: &'static [AtomicU64]) -> SharedPlan {
 /// Compares what a task gets with what it would get by itself.
 fn check(case: &Case, shape: Shape, shared: &SharedPlan, alone: &Plan, task: usize) {
     let Case { node, devices, tasks } = case;
-    let got = shared.plan(node, devices, tasks, shape, task).unwrap();
+    let got = shared.plan(node, devices, &TaskSets::from(tasks), shape, task).unwrap();
     assert_eq!(
-        (got.shares.as_slice(), got.cost, got.naive, got.why(task)),
-        (alone.shares.as_slice(), alone.cost, alone.naive, alone.why(task)),
+        (&got.shares, got.cost, got.naive, got.why(task)),
+        (&alone.shares, alone.cost, alone.naive, alone.why(task)),
         "task {task}"
     );
 }
@@ -82,6 +84,28 @@ proptest! {
 fn many(node: &Node, count: usize) -> Case {
     let devices: Vec<Device> = all_devices(node);
     Case { node: node.clone(), devices, tasks: cyclic(node, count) }
+}
+
+/// With hundreds of tasks, making all sets in each would cost more than all else.
+#[test]
+fn a_task_that_reads_the_plan_makes_its_own_set_only() {
+    let (_, node) = machines().into_iter().find(|(name, _)| name == "two-cpu").unwrap();
+    let case = many(&node, 64);
+    let alone = plan(&case.node, &case.devices, &case.tasks, Shape::Single).unwrap();
+    let shared = shared(memory(64));
+    for (task, made_of) in [(3, (0..64).collect()), (5, vec![5]), (63, vec![63])] {
+        let made = Rc::new(RefCell::new(Vec::new()));
+        let (tasks, note) = (case.tasks.clone(), made.clone());
+        let sets = TaskSets::deferred(64, move |task| {
+            note.borrow_mut().push(task);
+            tasks[task].clone()
+        });
+        let got = shared.plan(&node, &case.devices, &sets, Shape::Single, task).unwrap();
+        assert_eq!((&got.shares, got.why(task)), (&alone.shares, alone.why(task)), "task {task}");
+        assert_eq!(*made.borrow(), made_of, "task {task}");
+    }
+    // Who has them from elsewhere makes a plan of its own.
+    check(&case, Shape::Single, &shared, &alone, 7);
 }
 
 #[test]

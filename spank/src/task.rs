@@ -12,6 +12,7 @@ use std::time::Duration;
 use gpubind_core::bind::{self, Decision, Shim, Task, decide};
 use gpubind_core::child;
 use gpubind_core::node::{IdSet, Node, Roots};
+use gpubind_core::plan::TaskSets;
 use gpubind_core::request::{
     Binding, Change, ComponentPosition, StepRequest, VariableError, inside_component,
     is_none_spank, script_request, step_request,
@@ -202,17 +203,18 @@ fn shim(step: &Step, is_before_container: bool) -> Option<Shim<'_>> {
     Some(Shim { file: name, process: process::id() })
 }
 
-/// The CPU set of each of the step's tasks on this node: as slurmstepd has recorded
-/// them, else as far as Slurm lists them.
-fn cpus(spank: &Spank, step: &Step, env: Env, node: Option<&Node>) -> Vec<IdSet> {
-    let recorded = step.affinity.as_ref().and_then(Affinity::of_all_tasks);
+/// The CPU sets of the step's tasks on this node: as slurmstepd has recorded them, else as
+/// far as Slurm lists them.
+fn cpus(spank: &Spank, step: &Step, env: Env, node: Option<&Node>) -> TaskSets<'static> {
+    if let Some(recorded) = step.affinity.filter(Affinity::is_complete) {
+        return TaskSets::deferred(recorded.tasks(), move |task| recorded.of(task));
+    }
     let numa = node.map_or(&[][..], |node| node.numa.as_slice());
-    recorded.unwrap_or_else(|| {
-        listed_cpus(env, count(spank), numa).unwrap_or_else(|error| {
-            tracing::debug!("SLURM_CPU_BIND_LIST: {error}; CPU sets are unknown");
-            vec![IdSet::default(); count(spank)]
-        })
-    })
+    let listed = listed_cpus(env, count(spank), numa).unwrap_or_else(|error| {
+        tracing::debug!("SLURM_CPU_BIND_LIST: {error}; CPU sets are unknown");
+        vec![IdSet::default(); count(spank)]
+    });
+    listed.into()
 }
 
 /// Where the task's component stands. Slurm counts the tasks of a component from 0; its

@@ -179,8 +179,8 @@ fn what_is_lacking(rank: &Rank) -> Vec<Warning> {
         let (there, absent) = (entries.len(), *not_in_container);
         warnings.push(Warning::FewerInContainer { there, absent });
     }
-    if rank.tasks.len() > entries.len() && !is_sharing_wanted(rank) {
-        warnings.push(Warning::Shared { tasks: rank.tasks.len(), devices: entries.len() });
+    if rank.tasks.count() > entries.len() && !is_sharing_wanted(rank) {
+        warnings.push(Warning::Shared { tasks: rank.tasks.count(), devices: entries.len() });
     }
     warnings
 }
@@ -190,7 +190,7 @@ fn of_plan(rank: &Rank, plan: &Plan, warnings: &mut Vec<Warning>) -> Option<Edit
     let entries_at = |positions: &[usize]| -> Vec<&Entry> {
         positions.iter().filter_map(|at| entries.get(*at)).collect()
     };
-    let own_positions = plan.shares.get(rank.local_rank).map_or(&[][..], Vec::as_slice);
+    let own_positions = plan.shares.get(rank.local_rank).unwrap_or_default();
     let own = entries_at(own_positions);
     let seen = match rank.settings.mode {
         Mode::Ordered => entries_at(&in_plan_order(plan, entries.len())),
@@ -249,10 +249,12 @@ fn of_plan(rank: &Rank, plan: &Plan, warnings: &mut Vec<Warning>) -> Option<Edit
         }
     }
     let own_cpus = cpus.as_ref().unwrap_or(rank.cpus);
-    let all_cpus = local.as_ref().map_or(rank.tasks, |local| &local.tasks);
     let verbose = rank.settings.verbose;
     let report = verbose.then(|| report(rank, own_cpus, &own, text.clone(), why));
-    let summary = (verbose && rank.local_rank == 0).then(|| summary(rank, all_cpus, plan));
+    let summary = (verbose && rank.local_rank == 0).then(|| {
+        let cpus = local.as_ref().map_or_else(|| rank.tasks.all(), |local| &local.tasks);
+        summary(rank, cpus, plan)
+    });
     let own_warning = contradicted(rank, own.len());
     Some(Edits { set, preload, cpus, notes, own_warning, visible: text, report, summary })
 }
@@ -297,16 +299,16 @@ pub(super) fn plan_of(
     let known = match rank.node {
         Ok(node) if devices.len() == count => match shared {
             Some(shared) => shared.plan(node, &devices, rank.tasks, shape, rank.local_rank),
-            None => plan(node, &devices, rank.tasks, shape),
+            None => plan(node, &devices, rank.tasks.all(), shape),
         },
-        _ => Plan::in_order(rank.tasks.len(), count, shape),
+        _ => Plan::in_order(rank.tasks.count(), count, shape),
     };
     match known {
         Ok(plan) => Some(plan),
         Err(PlanError::NoTasks | PlanError::NoDevices) => None,
         Err(error) => {
             warnings.push(Warning::NodeUnknown { reason: error.to_string() });
-            Plan::in_order(rank.tasks.len(), count, shape).ok()
+            Plan::in_order(rank.tasks.count(), count, shape).ok()
         }
     }
 }
@@ -315,7 +317,7 @@ pub(super) fn plan_of(
 fn in_plan_order(plan: &Plan, devices: usize) -> Vec<usize> {
     let mut order: Vec<usize> = Vec::with_capacity(devices);
     let mut taken = vec![false; devices];
-    for device in plan.shares.iter().flatten().copied().chain(0..devices) {
+    for device in plan.shares.list().iter().copied().chain(0..devices) {
         if let Some(taken) = taken.get_mut(device).filter(|taken| !**taken) {
             *taken = true;
             order.push(device);

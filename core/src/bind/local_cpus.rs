@@ -26,7 +26,7 @@ pub(super) struct LocalCpus {
 impl LocalCpus {
     /// All tasks find the same parts, each by itself.
     pub fn of(rank: &Rank, plan: &Plan) -> LocalCpus {
-        let claims: Vec<Claim> = (0..plan.shares.len().max(rank.tasks.len()))
+        let claims: Vec<Claim> = (0..plan.shares.tasks().max(rank.tasks.count()))
             .map(|task| Claim {
                 allowed: allowed(rank, task),
                 local: plan.shares.get(task).and_then(|share| local(rank, share)),
@@ -85,7 +85,7 @@ impl LocalCpus {
 
 /// A task's CPUs; of one of which nothing is known, those of the rank that asks.
 fn allowed(rank: &Rank, task: usize) -> IdSet {
-    let known = rank.tasks.get(task).filter(|cpus| !cpus.is_empty());
+    let known = rank.tasks.all().get(task).filter(|cpus| !cpus.is_empty());
     known.unwrap_or(rank.cpus).clone()
 }
 

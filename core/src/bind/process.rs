@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 
 use crate::node::{IdSet, Node};
-use crate::plan::{Plan, Shape};
+use crate::plan::{Plan, Shape, TaskSets};
 use crate::request::{LocalRank, Mode};
 use crate::site::{DeviceName, Settings};
 use crate::step::{
@@ -112,7 +112,7 @@ pub fn edits_for_process(process: &Process) -> Outcome {
     let ranks =
         task_ranks(process.env, None).filter(|_| process.rank_info.source == RankSource::Slurm);
     let users_local_rank = users_local_rank(process);
-    let tasks = cpus(process, count);
+    let tasks = TaskSets::from(cpus(process, count));
     let rank = Rank {
         node: process.node,
         allocation: &allocation,
@@ -140,7 +140,8 @@ pub fn edits_for_process(process: &Process) -> Outcome {
         Some(_) => plan_of(&rank, None, &mut Vec::new()),
         None => None,
     };
-    let rank = Rank { tasks: told.unwrap_or(rank.tasks), ..rank };
+    let told = told.map(TaskSets::from);
+    let rank = Rank { tasks: told.as_ref().unwrap_or(rank.tasks), ..rank };
     let mut outcome = match plan {
         Some(plan) => edits_by(&rank, &plan),
         None => edits(&rank),

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 
 use crate::node::{IdSet, Node};
+use crate::plan::TaskSets;
 use crate::request::Settings;
 use crate::step::{Allocation, Ranks};
 
@@ -12,8 +13,8 @@ pub struct Rank<'a> {
     pub node: Result<&'a Node, &'a str>,
     /// The step's devices on this node.
     pub allocation: &'a Allocation,
-    /// CPU set of each task of the step on this node, by local rank; empty where unknown.
-    pub tasks: &'a [IdSet],
+    /// The CPU sets of the step's tasks on this node.
+    pub tasks: &'a TaskSets<'a>,
     /// The greatest number of the step's tasks on any node.
     pub most_tasks: usize,
     /// The rank's own CPUs as the kernel tells them, for the report.

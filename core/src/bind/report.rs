@@ -137,20 +137,21 @@ impl fmt::Display for Group<'_> {
 /// What all ranks of a node got, with these CPUs, as the first of them tells it under
 /// `verbose`.
 pub(super) fn summary(rank: &Rank, cpus: &[IdSet], plan: &Plan) -> String {
-    let (ranks, devices) = (rank.tasks.len(), &rank.allocation.entries);
-    let mut given: Vec<usize> = plan.shares.iter().flatten().copied().collect();
+    let (ranks, devices) = (rank.tasks.count(), &rank.allocation.entries);
+    let mut given: Vec<usize> = plan.shares.list().to_vec();
     given.sort_unstable();
     given.dedup();
     let used = match devices.len() {
         1 => "the one GPU".to_owned(),
         all => format!("{} of {all} GPUs", given.len()),
     };
-    let locality = |(cpus, share): (&IdSet, &Vec<usize>)| {
+    let locality = |(cpus, share): (&IdSet, &[usize])| {
         let node = rank.node.ok()?;
         let gpu = |at: &usize| node.gpu(devices.get(*at)?.device?);
         share.iter().map(|at| Some(Locality::of(cpus, gpu(at)?))).collect::<Option<Vec<_>>>()
     };
-    let all: Option<Vec<Vec<Locality>>> = cpus.iter().zip(&plan.shares).map(locality).collect();
+    let all: Option<Vec<Vec<Locality>>> =
+        cpus.iter().zip(plan.shares.iter()).map(locality).collect();
     let is_local = |own: &&Vec<Locality>| own.iter().all(|it| *it == Locality::Local);
     let is_partly =
         |own: &&Vec<Locality>| !is_local(own) && own.iter().any(|it| *it != Locality::Remote);

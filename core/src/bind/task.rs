@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 
 use crate::node::{IdSet, Node};
-use crate::plan::SharedPlan;
+use crate::plan::{SharedPlan, TaskSets};
 use crate::request::Settings;
 use crate::request::{Change, Mode, StepRequest, VariableError};
 use crate::site::Site;
@@ -39,8 +39,8 @@ pub struct Task<'a> {
     pub reach: &'a dyn Fn(&Node) -> Reach,
     /// Whether Slurm itself may have given the task some of the step's devices only.
     pub slurm_binds: bool,
-    /// CPU set of each task of the step on this node, by local rank; empty where unknown.
-    pub cpus: &'a dyn Fn(Option<&Node>) -> Vec<IdSet>,
+    /// The CPU sets of the step's tasks on this node.
+    pub cpus: &'a dyn Fn(Option<&Node>) -> TaskSets<'a>,
     /// The greatest number of the step's tasks on any node.
     pub most_tasks: usize,
     /// Where the step's tasks share their plan.
@@ -200,7 +200,12 @@ fn of_devices(task: &Task, settings: &Settings, lists: &GpuLists, local_rank: us
         env: task.env,
     };
     let outcome = edits_sharing(&rank, task.shared_plan);
-    let skip = Decision { allocation: Some(allocation), ..Decision::skip(task) };
+    let skip = Decision {
+        changes: outcome.undo,
+        preload: outcome.undo_preload,
+        allocation: Some(allocation),
+        ..Decision::default()
+    };
     let notes = outcome.edits.as_ref().map_or(&[][..], |edits| &edits.notes);
     let mut grave = outcome.warnings.iter().chain(notes.iter().filter(|it| it.is_grave()));
     if let Some(warning) = grave.next().filter(|_| settings.strict) {

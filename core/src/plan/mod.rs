@@ -16,7 +16,9 @@
 //! | `local_search` | a good one of those, for anything larger |
 //! | `exchange` | what exchanges of two ranks make of a list |
 //! | `why` | what to tell a user about the outcome |
+//! | `shares` | which devices each task gets |
 //! | `shared_list`, `shared` | one plan for all tasks of a step, in memory that they share |
+//! | `task_sets` | the CPU sets of a step's tasks, of which those that read a plan need one |
 //! | `mapping_cost` | what a mapping costs that somebody else has made |
 //!
 //! What does *not* live here: how a device is written into an environment, and
@@ -32,6 +34,8 @@ mod mapping_cost;
 mod numa_optimal;
 mod shared;
 mod shared_list;
+mod shares;
+mod task_sets;
 mod why;
 
 use crate::node::{Device, IdSet, Node};
@@ -40,6 +44,8 @@ pub use cost::Cost;
 use cost::Problem;
 pub use mapping_cost::mapping_cost;
 pub use shared::SharedPlan;
+pub use shares::Shares;
+pub use task_sets::TaskSets;
 use why::{Distances, Reasons};
 pub use why::{Undecided, Why};
 
@@ -65,9 +71,8 @@ pub enum Shape {
 /// Which task of a step gets which of its devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// For each task, by local rank, the positions of its own devices in the
-    /// allocation, in slot order; never empty.
-    pub shares: Vec<Vec<usize>>,
+    /// The devices of each task.
+    pub shares: Shares,
     /// What this plan costs.
     pub cost: Cost,
     /// What the allocation's own order would cost: slot *i* on device *i*
@@ -133,7 +138,7 @@ pub fn plan(
     Ok(Plan {
         cost: problem.cost(&list),
         naive: problem.cost(&naive),
-        shares: list.chunks(share).map(<[usize]>::to_vec).collect(),
+        shares: Shares::new(list, share),
         reasons: Reasons::Distances(Distances::of(problem, 0, share)),
     })
 }
@@ -146,9 +151,7 @@ impl Plan {
         let share = share(tasks, devices, shape);
         let slot = |slot: usize| slot % devices;
         Ok(Plan {
-            shares: (0..tasks)
-                .map(|task| (task * share..(task + 1) * share).map(slot).collect())
-                .collect(),
+            shares: Shares::new((0..tasks * share).map(slot).collect(), share),
             cost: Cost::default(),
             naive: Cost::default(),
             reasons: Reasons::Same(Why::AffinityUnknown(Some(Undecided::Order))),
@@ -165,7 +168,7 @@ impl Plan {
     /// Why a task got its device or devices.
     pub fn why(&self, rank: usize) -> Why {
         match &self.reasons {
-            Reasons::Same(why) if rank < self.shares.len() => why.clone(),
+            Reasons::Same(why) if rank < self.shares.tasks() => why.clone(),
             Reasons::Same(_) => Why::NoSuchTask,
             Reasons::Distances(distances) => distances.why(&self.shares, rank),
         }
@@ -175,7 +178,7 @@ impl Plan {
     /// number of devices that was planned with.
     pub fn rest(&self, devices: usize) -> Vec<usize> {
         let mut free = vec![true; devices];
-        for &device in self.shares.iter().flatten() {
+        for &device in self.shares.list() {
             if let Some(free) = free.get_mut(device) {
                 *free = false;
             }

@@ -4,11 +4,13 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::AtomicU64;
 
-use crate::node::{Device, IdSet, Node};
+use crate::node::{Device, Node};
 
 use super::cost::Problem;
 use super::exact::MOST;
 use super::shared_list::{Expected, Found, SharedList, Written};
+use super::shares::Shares;
+use super::task_sets::TaskSets;
 use super::why::{Distances, Reasons};
 use super::{MAX_DEVICES, MAX_TASKS, Plan, PlanError, Shape, check, plan, share};
 
@@ -39,42 +41,44 @@ impl SharedPlan {
         &self,
         node: &Node,
         devices: &[Device],
-        tasks: &[IdSet],
+        tasks: &TaskSets,
         shape: Shape,
         task: usize,
     ) -> Result<Plan, PlanError> {
-        check(node, devices, tasks.len())?;
-        let share = share(tasks.len(), devices.len(), shape);
+        check(node, devices, tasks.count())?;
+        let share = share(tasks.count(), devices.len(), shape);
         let key = key(devices, tasks, share);
-        let count = tasks.len() * share;
+        let count = tasks.count() * share;
         // A small plan is made in less time than a wait takes.
         let is_large = count > MOST || devices.len() > MOST;
         match self.0.find(&Expected { key, count, devices: devices.len() }, is_large) {
             Found::Written(Written { list, cost, naive }) => {
-                let own = tasks.get(task).map_or(&[][..], std::slice::from_ref);
+                let own = tasks.of(task);
+                let own = std::slice::from_ref(own.as_ref());
                 let problem = Problem::new(node, devices, own, share);
                 Ok(Plan {
                     cost,
                     naive,
-                    shares: list.chunks(share).map(<[usize]>::to_vec).collect(),
+                    shares: Shares::new(list, share),
                     reasons: Reasons::Distances(Distances::of(problem, task, share)),
                 })
             }
             Found::Claimed => {
-                let plan = plan(node, devices, tasks, shape)?;
+                let plan = plan(node, devices, tasks.all(), shape)?;
                 let Plan { cost, naive, .. } = plan;
-                self.0.write(key, &Written { list: plan.shares.concat(), cost, naive });
+                let list = plan.shares.list().to_vec();
+                self.0.write(key, &Written { list, cost, naive });
                 Ok(plan)
             }
-            Found::Nothing => plan(node, devices, tasks, shape),
+            Found::Nothing => plan(node, devices, tasks.all(), shape),
         }
     }
 }
 
 /// A number that is another one for other inputs. The hasher has no random key, so that
 /// it is the same in all processes.
-fn key(devices: &[Device], tasks: &[IdSet], share: usize) -> u64 {
+fn key(devices: &[Device], tasks: &TaskSets, share: usize) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (devices, tasks, share).hash(&mut hasher);
+    (devices, tasks.key(), share).hash(&mut hasher);
     hasher.finish()
 }

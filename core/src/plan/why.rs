@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::cost::Problem;
+use super::shares::Shares;
 
 /// Why a task got its devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +114,7 @@ impl Distances {
     }
 
     /// Why a task got its devices in a plan.
-    pub fn why(&self, shares: &[Vec<usize>], task: usize) -> Why {
+    pub fn why(&self, shares: &Shares, task: usize) -> Why {
         let known = task.checked_sub(self.first).and_then(|at| self.tasks.get(at));
         let Some((&(row, is_placed), own)) = known.zip(shares.get(task)) else {
             return Why::NoSuchTask;

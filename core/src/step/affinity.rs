@@ -15,7 +15,7 @@ const BITS: usize = u64::BITS as usize;
 const WORDS: usize = AFFINITY_CPUS.div_ceil(BITS);
 
 /// One mask for each task of the step on this node; empty until it is known.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Affinity {
     masks: &'static [AtomicU64],
     /// slurmstepd, which can look at its children.
@@ -49,14 +49,21 @@ impl Affinity {
         }
     }
 
-    /// The CPUs of all tasks, by local rank; `None` unless all are known.
-    pub fn of_all_tasks(&self) -> Option<Vec<IdSet>> {
-        let word = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        let set = |mask: &[AtomicU64]| IdSet::from_words(mask.iter().map(word));
-        self.masks
-            .chunks(WORDS)
-            .map(|mask| Some(set(mask)).filter(|cpus| !cpus.is_empty()))
-            .collect()
+    /// Whether the CPUs of all tasks are known, as they are from the first task's start on.
+    pub fn is_complete(&self) -> bool {
+        let is_known = |word: &AtomicU64| word.load(Ordering::Relaxed) != 0;
+        self.masks.chunks(WORDS).all(|mask| mask.iter().any(is_known))
+    }
+
+    /// The CPUs of a task, by its local rank; empty where they are not known.
+    pub fn of(&self, task: usize) -> IdSet {
+        let mask = self.masks.chunks(WORDS).nth(task).unwrap_or_default();
+        IdSet::from_words(mask.iter().map(|word| word.load(Ordering::Relaxed)))
+    }
+
+    /// How many tasks there are.
+    pub fn tasks(&self) -> usize {
+        self.masks.len() / WORDS
     }
 }
 
@@ -75,11 +82,12 @@ mod tests {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let process = i32::try_from(child.id()).unwrap();
         affinity.record(0, process);
-        assert_eq!(affinity.of_all_tasks(), None, "one is missing");
+        assert!(!affinity.is_complete(), "one is missing");
         affinity.record(1, process);
         affinity.record(2, process);
         let own = crate::step::own_cpus();
-        assert_eq!(affinity.of_all_tasks(), Some(vec![own.clone(), own]));
+        assert!(affinity.is_complete());
+        assert_eq!([0, 1, 2].map(|task| affinity.of(task)), [own.clone(), own, IdSet::default()]);
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -91,7 +99,8 @@ mod tests {
         let process = i32::try_from(child.id()).unwrap();
         child.wait().unwrap();
         affinity.record(0, process);
-        assert_eq!(affinity.of_all_tasks(), None);
+        assert!(!affinity.is_complete());
+        assert_eq!(affinity.of(0), IdSet::default());
         assert!(Affinity::over(&[]).is_none());
     }
 }

@@ -6,7 +6,7 @@ use super::{cpus, devices};
 use crate::slurm::{cores, slurm_single};
 use gpubind_core::bind::{Rank, Warning, edits_by, shape};
 use gpubind_core::node::{Device, IdSet, Node};
-use gpubind_core::plan::{Cost, Plan, Shape, mapping_cost, plan};
+use gpubind_core::plan::{Cost, Plan, Shape, TaskSets, mapping_cost, plan};
 use gpubind_core::request::{Cpus, Request};
 use gpubind_core::site::Settings;
 use gpubind_core::step::{Access, Allocation, Reach, core_threads};
@@ -93,11 +93,12 @@ impl<'a> Scenario<'a> {
 
     /// Runs for each task what the plugin runs in it.
     fn bind(&mut self, allocation: &Allocation) {
+        let tasks = TaskSets::from(&self.tasks);
         for (local_rank, cpus) in self.tasks.iter().enumerate() {
             let rank = Rank {
                 node: Ok(self.node),
                 allocation,
-                tasks: &self.tasks,
+                tasks: &tasks,
                 most_tasks: self.tasks.len(),
                 cpus,
                 threads: &|cpu| {
@@ -140,7 +141,7 @@ impl<'a> Scenario<'a> {
 
     /// The devices of each task in the allocation's own order.
     pub fn naive(&self) -> Vec<Vec<Device>> {
-        let share = self.plan.shares.first().map_or(1, Vec::len);
+        let share = self.plan.shares.each();
         let slots =
             |task: usize| (task * share..(task + 1) * share).map(|slot| slot % self.devices.len());
         (0..self.tasks.len()).map(|task| self.at(&slots(task).collect::<Vec<_>>())).collect()
@@ -156,7 +157,7 @@ impl<'a> Scenario<'a> {
         let lists = [
             ("naive", naive),
             ("single:1", slurm_single(self.node, &self.devices, &self.tasks)),
-            ("plan", plan.shares.concat()),
+            ("plan", plan.shares.list().to_vec()),
         ];
         let mapping = |(name, list): (&'static str, Vec<usize>)| {
             let cost = mapping_cost(self.node, &self.devices, &self.tasks, &list)?;

@@ -39,7 +39,7 @@ pub(super) fn text(scenario: &Scenario, form: Form) -> String {
 /// How many, on what, and what a task sees of it.
 fn heading(scenario: &Scenario) -> String {
     let (tasks, devices) = (scenario.tasks.len(), scenario.devices.len());
-    let share = scenario.plan.shares.first().map_or(1, Vec::len);
+    let share = scenario.plan.shares.each();
     let mode = match scenario.settings.mode {
         Mode::Auto => "auto",
         Mode::Single => "single",

@@ -85,7 +85,7 @@ fn each_of_512_tasks_has_the_gpu_that_the_plan_gives_it(cluster: &Cluster) {
     let mut load = [0; 8];
     for (task, numa) in each(&tasks, "GPUBIND_NUMA_NODE").into_iter().enumerate() {
         assert_eq!(numa, cpu(task).to_string(), "task {task}");
-        load[plan.shares[task][0]] += 1;
+        load[plan.shares.list()[task]] += 1;
     }
     assert_eq!(load, [TASKS / 8; 8]);
 }
