@@ -64,7 +64,7 @@ parse_start() {
     check_name "$name"
     check_release "$release"
     [[ $pyxis =~ ^(|first|last)$ ]] || die "bad --pyxis '$pyxis': use first or last"
-    [[ $nodes =~ ^[1-8]$ ]] || die "bad number of nodes '$nodes': use 1 to 8"
+    [[ $nodes =~ ^([1-9]|1[0-6])$ ]] || die "bad number of nodes '$nodes': use 1 to 16"
     if [ "$machine" = auto ]; then
         machine=$default_machine
         if has_real_gpus; then machine=real; fi
