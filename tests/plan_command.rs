@@ -694,3 +694,61 @@ fn a_terminal_s_width_counts() {
     let blocks = |output: &Output| text(&output.stdout).matches("RANK  ").count();
     assert_eq!((blocks(&narrow), blocks(&on(100).unwrap())), (2, 1), "{}", text(&narrow.stdout));
 }
+
+/// The texts of a picture with the middle or start of each.
+fn texts(drawing: &str) -> Vec<(String, String)> {
+    let text = |part: &str| {
+        let (attributes, rest) = part.split_once('>').unwrap();
+        let x = attributes.split(" x=\"").nth(1).unwrap().split('"').next().unwrap();
+        (rest.split("</text>").next().unwrap().trim().to_owned(), x.to_owned())
+    };
+    drawing.split("<text ").skip(1).map(text).collect()
+}
+
+#[test]
+fn the_picture_has_each_rank_below_its_gpu() {
+    for (name, node) in plan_support::machines() {
+        let (drawing, _) = both(&name, &["--mode", "single", "--svg", "-"]);
+        let texts = texts(&drawing);
+        let at = |wanted: &str| {
+            let mut found = texts.iter().filter(|(text, _)| text == wanted);
+            let (_, x) = found.next().unwrap_or_else(|| panic!("{name} lacks {wanted}"));
+            assert_eq!(found.next(), None, "{name} has {wanted} twice");
+            x.clone()
+        };
+        let (json, _) = both(&name, &["--mode", "single", "--json"]);
+        let json: Value = serde_json::from_str(&json).unwrap();
+        if node.gpus.iter().any(|gpu| !gpu.mig.is_empty()) {
+            // Several ranks are on one GPU.
+            continue;
+        }
+        let devices = each(&json, "devices");
+        for (rank, own) in devices.as_array().unwrap().iter().enumerate() {
+            assert_eq!(at(&format!("rank {rank}")), at(&format!("GPU{}", own[0])), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_picture_tells_ranks_that_are_not_local() {
+    let picture = |args: &[&str]| {
+        let drawing = both("two-cpu", &[args, &["--svg", "-"]].concat()).0;
+        let title = drawing.split("</title>").next().unwrap().to_owned();
+        let texts = texts(&drawing).into_iter().map(|(text, _)| text);
+        [title].into_iter().chain(texts).collect::<Vec<_>>()
+    };
+    let has = |texts: &[String], wanted: &str| texts.iter().any(|text| text == wanted);
+    let local = picture(&["--cpus", "0;1"]);
+    assert!(has(&local, "its ranks") && !has(&local, "ranks that are not all local"), "{local:?}");
+    assert!(local[0].ends_with("2 of 2 ranks local"), "{}", local[0]);
+    // Five ranks want the four GPUs of CPU 0.
+    let far = picture(&["--cpus", "0;0;0;0;0"]);
+    assert!(has(&far, "ranks that are not all local"), "{far:?}");
+    assert!(far[0].ends_with("4 of 5 ranks local"), "{}", far[0]);
+    // More ranks than GPUs, and a task with two GPUs, which is at both.
+    let crowd = picture(&["--cpus", "0;0;1;1", "--devices", "0,4", "--mode", "auto,share"]);
+    assert_eq!(crowd.iter().filter(|text| *text == "2 of 2 local").count(), 2, "{crowd:?}");
+    assert!(has(&crowd, "0-1") && has(&crowd, "2-3"), "{crowd:?}");
+    let shares = picture(&["--cpus", "0;1", "--devices", "0,1,4,5"]);
+    assert_eq!(shares.iter().filter(|text| *text == "rank 1").count(), 2, "{shares:?}");
+}

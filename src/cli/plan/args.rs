@@ -79,6 +79,9 @@ pub struct PlanArgs {
     /// task
     #[arg(long)]
     pub(super) compare: bool,
+    /// Draw the machine with the ranks at their GPUs into FILE (- for standard output)
+    #[arg(long, value_name = "FILE", conflicts_with = "compare")]
+    pub(super) svg: Option<PathBuf>,
     /// Print a JSON object; GPUs are NVML indices, what is not known is null
     #[arg(long)]
     pub(super) json: bool,

@@ -11,6 +11,7 @@
 //! | `scenario` | puts the inputs together and asks the library |
 //! | `nearness` | how near ranks are to their devices, in words and numbers |
 //! | `table`, `sentence`, `compare` | the output for people |
+//! | `picture` | the machine with the ranks at their GPUs |
 //! | `json` | the output for programs |
 
 mod args;
@@ -21,6 +22,7 @@ mod devices;
 mod error;
 mod json;
 mod nearness;
+mod picture;
 mod scenario;
 mod sentence;
 mod srun_options;
@@ -70,7 +72,13 @@ fn show(
     compared: Option<&[Mapping]>,
     out: &mut dyn Write,
 ) -> Result<(), CommandError> {
-    if args.json {
+    let mut is_written = false;
+    if let Some(path) = &args.svg {
+        is_written = topo::write_drawing(path, &picture::draw(scenario), out)?;
+    }
+    if is_written || args.svg.is_some() && !args.json {
+        // The picture is the output.
+    } else if args.json {
         output::json(&json::PlanJson::new(scenario, compared), out)?;
     } else {
         let form = Form::here();

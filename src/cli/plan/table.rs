@@ -37,7 +37,7 @@ pub(super) fn text(scenario: &Scenario, form: Form) -> String {
 }
 
 /// How many, on what, and what a task sees of it.
-fn heading(scenario: &Scenario) -> String {
+pub(super) fn heading(scenario: &Scenario) -> String {
     let (tasks, devices) = (scenario.tasks.len(), scenario.devices.len());
     let share = scenario.plan.shares.each();
     let mode = match scenario.settings.mode {

@@ -3,7 +3,7 @@
 mod json;
 mod matrix;
 mod summary;
-mod svg;
+pub(super) mod svg;
 
 use std::fs;
 use std::io::{self, Write};
@@ -82,14 +82,8 @@ pub fn run(args: &TopoArgs, out: &mut dyn Write) -> Result<ExitCode, CommandErro
         node.nics.clear();
     }
     if let Some(path) = &args.svg {
-        let drawing = svg::draw(&node, &summary::text(&node));
-        if path == Path::new("-") {
-            out.write_all(drawing.as_bytes())?;
-            return Ok(ExitCode::SUCCESS);
-        }
-        let failed = |error| TopoError::Write { path: path.display().to_string(), error };
-        fs::write(path, drawing).map_err(failed)?;
-        if !args.json {
+        let drawing = svg::draw(&node, &summary::text(&node), &[], None);
+        if write_drawing(path, &drawing, out)? || !args.json {
             return Ok(ExitCode::SUCCESS);
         }
     }
@@ -101,6 +95,24 @@ pub fn run(args: &TopoArgs, out: &mut dyn Write) -> Result<ExitCode, CommandErro
         write!(out, "{summary}\n\n{}", matrix::text(&node, form))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a drawing; tells whether that was to standard output.
+///
+/// # Errors
+/// [`CommandError`].
+pub(super) fn write_drawing(
+    path: &Path,
+    drawing: &str,
+    out: &mut dyn Write,
+) -> Result<bool, CommandError> {
+    if path == Path::new("-") {
+        out.write_all(drawing.as_bytes())?;
+        return Ok(true);
+    }
+    let failed = |error| TopoError::Write { path: path.display().to_string(), error };
+    fs::write(path, drawing).map_err(failed)?;
+    Ok(false)
 }
 
 /// Reads the node that a file describes; what is odd about it goes to stderr.

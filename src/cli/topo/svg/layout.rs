@@ -1,5 +1,6 @@
 //! Where everything is drawn.
 
+use super::Tag;
 use super::canvas::{Area, text_width, wrap};
 use super::groups::{Cluster, Groups, Region};
 use gpubind_core::node::{Node, PciAddress};
@@ -12,6 +13,10 @@ pub(super) const SMALL: f64 = 10.0;
 const PADDING: f64 = 12.0;
 const GAP: f64 = 12.0;
 const GPU: (f64, f64) = (96.0, 58.0);
+/// What a tag has above and below its lines, together.
+const TAG_PADDING: f64 = 10.0;
+/// Between the lines of a tag.
+pub(super) const TAG_LINE: f64 = 13.0;
 const NIC_HEIGHT: f64 = 24.0;
 const NIC_GAP: f64 = 6.0;
 /// A column of adapters is at most this high before another one is added.
@@ -33,13 +38,15 @@ pub(super) struct DrawingLayout {
     pub switches: Vec<(Area, &'static str)>,
     /// GPUs, by position in the node.
     pub gpus: Vec<(usize, Area)>,
+    /// What is below a GPU, by its position in the node.
+    pub tags: Vec<(usize, Area)>,
     /// Network adapters, by position in the node.
     pub nics: Vec<(usize, Area)>,
     /// Unusable GPUs, by position in the node's list of those.
     pub unusable: Vec<(usize, Area)>,
     /// Wires between devices and switches: x, and both ends' y.
     pub wires: Vec<(f64, f64, f64)>,
-    /// Lower edge of the GPUs.
+    /// Lower edge of the GPUs and of what is below them.
     pub gpu_bottom: f64,
     /// Right and lower edge of all that.
     pub right: f64,
@@ -56,25 +63,33 @@ struct Rows {
     bottom: f64,
 }
 
+/// Sizes of devices, the same for all of a kind.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    gpu: f64,
+    tag: f64,
+    nic: f64,
+}
+
 struct Builder<'n> {
     node: &'n Node,
-    nic_width: f64,
+    sizes: Sizes,
+    tags: &'n [Option<Tag>],
     rows: Rows,
     layout: DrawingLayout,
 }
 
 impl DrawingLayout {
-    /// Places a node's parts below `top`.
-    pub fn of(node: &Node, groups: &Groups, top: f64) -> DrawingLayout {
-        let longest = node.nics.iter().map(|nic| text_width(&nic.name, NORMAL)).fold(0.0, f64::max);
-        let nic_width = (longest + 12.0).max(56.0);
+    /// Places a node's parts, and a tag for each GPU that has one, below `top`.
+    pub fn of(node: &Node, groups: &Groups, tags: &[Option<Tag>], top: f64) -> DrawingLayout {
+        let sizes = sizes(node, tags);
         let has_title = groups.sockets.iter().any(|socket| socket.title.is_some());
         let places: Vec<&Region> =
             groups.sockets.iter().flat_map(|socket| &socket.places).collect();
-        let widths = |place: &&Region| place_lines(place, place_width(place, nic_width)).len();
+        let widths = |place: &&Region| place_lines(place, place_width(place, sizes)).len();
         let lines = places.iter().map(widths).max().unwrap_or(0);
         let clusters = || places.iter().flat_map(|place| &place.clusters);
-        let nic_rows = clusters().map(|cluster| nic_grid(cluster, nic_width).1).max().unwrap_or(0);
+        let nic_rows = clusters().map(|cluster| nic_grid(cluster, sizes).1).max().unwrap_or(0);
         let top = top + if has_title { PADDING + LINE } else { 0.0 };
         let nics = top + PADDING + LINE + lines as f64 * LINE;
         let below = nics + nic_rows as f64 * (NIC_HEIGHT + NIC_GAP);
@@ -82,11 +97,11 @@ impl DrawingLayout {
             true => (below + WIRE, below + WIRE + SWITCH_HEIGHT + WIRE),
             false => (below, below + NIC_GAP),
         };
-        let rows = Rows { top, nics, switch, gpus, bottom: gpus + GPU.1 + PADDING };
-        let mut builder = Builder { node, nic_width, rows, layout: DrawingLayout::default() };
+        let rows = Rows { top, nics, switch, gpus, bottom: gpus + GPU.1 + sizes.tag + PADDING };
+        let mut builder = Builder { node, sizes, tags, rows, layout: DrawingLayout::default() };
         builder.sockets(groups, has_title);
         builder.elsewhere(groups);
-        builder.layout.gpu_bottom = gpus + GPU.1;
+        builder.layout.gpu_bottom = gpus + GPU.1 + sizes.tag;
         builder.layout
     }
 }
@@ -98,7 +113,7 @@ impl Builder<'_> {
             let left = x;
             x += if has_title { PADDING } else { 0.0 };
             for place in &socket.places {
-                let width = place_width(place, self.nic_width);
+                let width = place_width(place, self.sizes);
                 self.place(place, x, width);
                 x += width + GAP;
             }
@@ -122,19 +137,19 @@ impl Builder<'_> {
         let area = Area { x, y: rows.top, width, height: rows.bottom - rows.top };
         let lines = place_lines(place, width);
         self.layout.places.push((area, place.title.clone(), lines));
-        let used: f64 = place.clusters.iter().map(|c| cluster_width(c, self.nic_width) + GAP).sum();
+        let used: f64 = place.clusters.iter().map(|c| cluster_width(c, self.sizes) + GAP).sum();
         let mut x = x + (width - (used - GAP).max(0.0)) / 2.0;
         for cluster in &place.clusters {
             self.cluster(cluster, x);
-            x += cluster_width(cluster, self.nic_width) + GAP;
+            x += cluster_width(cluster, self.sizes) + GAP;
         }
     }
 
     fn cluster(&mut self, cluster: &Cluster, x: f64) {
-        let width = cluster_width(cluster, self.nic_width);
+        let width = cluster_width(cluster, self.sizes);
         let switch = Area { x, y: self.rows.switch, width, height: SWITCH_HEIGHT };
-        let (columns, rows) = nic_grid(cluster, self.nic_width);
-        let grid = columns as f64 * (self.nic_width + NIC_GAP) - NIC_GAP;
+        let (columns, rows) = nic_grid(cluster, self.sizes);
+        let grid = columns as f64 * (self.sizes.nic + NIC_GAP) - NIC_GAP;
         let nics_end = match cluster.gpus.is_empty() || cluster.switch.is_none() {
             true => self.rows.nics + rows as f64 * (NIC_HEIGHT + NIC_GAP),
             false => self.rows.switch - WIRE,
@@ -142,9 +157,9 @@ impl Builder<'_> {
         for (nth, nic) in cluster.nics.iter().enumerate() {
             let (column, row) = (nth % columns.max(1), nth / columns.max(1));
             let area = Area {
-                x: x + (width - grid) / 2.0 + column as f64 * (self.nic_width + NIC_GAP),
+                x: x + (width - grid) / 2.0 + column as f64 * (self.sizes.nic + NIC_GAP),
                 y: nics_end - (rows - row) as f64 * (NIC_HEIGHT + NIC_GAP) + NIC_GAP,
-                width: self.nic_width,
+                width: self.sizes.nic,
                 height: NIC_HEIGHT,
             };
             self.layout.nics.push((*nic, area));
@@ -152,11 +167,16 @@ impl Builder<'_> {
                 self.layout.wires.push((area.middle(), area.bottom(), switch.y));
             }
         }
-        let gpus = cluster.gpus.len() as f64 * (GPU.0 + GAP) - GAP;
+        let each = self.sizes.gpu + GAP;
+        let gpus = cluster.gpus.len() as f64 * each - GAP;
         for (nth, gpu) in cluster.gpus.iter().enumerate() {
-            let x = x + (width - gpus) / 2.0 + nth as f64 * (GPU.0 + GAP);
-            let area = Area { x, y: self.rows.gpus, width: GPU.0, height: GPU.1 };
+            let x = x + (width - gpus) / 2.0 + nth as f64 * each;
+            let area = Area { x, y: self.rows.gpus, width: self.sizes.gpu, height: GPU.1 };
             self.layout.gpus.push((*gpu, area));
+            if let Some(Some(tag)) = self.tags.get(*gpu) {
+                let tag = Area { y: area.bottom(), height: tag_height(tag), ..area };
+                self.layout.tags.push((*gpu, tag));
+            }
             if cluster.switch.is_some() {
                 self.layout.wires.push((area.middle(), switch.bottom(), area.y));
             }
@@ -182,7 +202,7 @@ impl Builder<'_> {
             (_, 0) => "near no GPU",
             _ => "near no GPU, or unusable",
         };
-        let devices = unusable as f64 * (GPU.0 + GAP) + columns as f64 * (self.nic_width + NIC_GAP);
+        let devices = unusable as f64 * (GPU.0 + GAP) + columns as f64 * (self.sizes.nic + NIC_GAP);
         let width = devices.max(text_width(title, HEADING)) + 2.0 * PADDING;
         let x = self.layout.right + 2.0 * GAP;
         let area = Area { x, y: rows.top, width, height: rows.bottom - rows.top };
@@ -191,14 +211,14 @@ impl Builder<'_> {
         for (nth, nic) in groups.elsewhere.iter().enumerate() {
             let (column, row) = (nth / per_column, nth % per_column);
             let area = Area {
-                x: x + PADDING + column as f64 * (self.nic_width + NIC_GAP),
+                x: x + PADDING + column as f64 * (self.sizes.nic + NIC_GAP),
                 y: first + row as f64 * (NIC_HEIGHT + NIC_GAP),
-                width: self.nic_width,
+                width: self.sizes.nic,
                 height: NIC_HEIGHT,
             };
             self.layout.nics.push((*nic, area));
         }
-        let x = x + PADDING + columns as f64 * (self.nic_width + NIC_GAP);
+        let x = x + PADDING + columns as f64 * (self.sizes.nic + NIC_GAP);
         for nth in 0..unusable {
             let x = x + nth as f64 * (GPU.0 + GAP);
             let area = Area { x, y: rows.gpus, width: GPU.0, height: GPU.1 };
@@ -208,24 +228,47 @@ impl Builder<'_> {
     }
 }
 
+/// A text in lines that fit below a GPU.
+pub(in crate::cli) fn tag_lines(text: &str) -> Vec<String> {
+    wrap(text, SMALL, GPU.0)
+}
+
+fn sizes(node: &Node, tags: &[Option<Tag>]) -> Sizes {
+    let widest = |texts: &mut dyn Iterator<Item = f64>, least: f64| {
+        texts.map(|it| it + 12.0).fold(least, f64::max)
+    };
+    let tags = || tags.iter().flatten();
+    let lines = tags().flat_map(|tag| tag.lines.iter().map(|line| text_width(line, SMALL)));
+    let titles = tags().map(|tag| text_width(&tag.title, NORMAL));
+    Sizes {
+        gpu: widest(&mut lines.chain(titles), GPU.0),
+        tag: tags().map(tag_height).fold(0.0, f64::max),
+        nic: widest(&mut node.nics.iter().map(|nic| text_width(&nic.name, NORMAL)), 56.0),
+    }
+}
+
+fn tag_height(tag: &Tag) -> f64 {
+    TAG_PADDING + (1 + tag.lines.len()) as f64 * TAG_LINE
+}
+
 /// Columns and rows of a cluster's adapters.
-fn nic_grid(cluster: &Cluster, nic_width: f64) -> (usize, usize) {
+fn nic_grid(cluster: &Cluster, sizes: Sizes) -> (usize, usize) {
     let count = cluster.nics.len();
-    let gpus = cluster.gpus.len() as f64 * (GPU.0 + GAP);
-    let fitting = (gpus / (nic_width + NIC_GAP)).floor() as usize;
+    let gpus = cluster.gpus.len() as f64 * (sizes.gpu + GAP);
+    let fitting = (gpus / (sizes.nic + NIC_GAP)).floor() as usize;
     let columns = fitting.max(count.div_ceil(NIC_ROWS)).max(1).min(count.max(1));
     (columns, count.div_ceil(columns))
 }
 
-fn cluster_width(cluster: &Cluster, nic_width: f64) -> f64 {
-    let gpus = cluster.gpus.len() as f64 * (GPU.0 + GAP) - GAP;
-    let columns = nic_grid(cluster, nic_width).0.min(cluster.nics.len());
-    let nics = columns as f64 * (nic_width + NIC_GAP) - NIC_GAP;
+fn cluster_width(cluster: &Cluster, sizes: Sizes) -> f64 {
+    let gpus = cluster.gpus.len() as f64 * (sizes.gpu + GAP) - GAP;
+    let columns = nic_grid(cluster, sizes).0.min(cluster.nics.len());
+    let nics = columns as f64 * (sizes.nic + NIC_GAP) - NIC_GAP;
     gpus.max(nics).max(0.0)
 }
 
-fn place_width(place: &Region, nic_width: f64) -> f64 {
-    let devices: f64 = place.clusters.iter().map(|c| cluster_width(c, nic_width) + GAP).sum();
+fn place_width(place: &Region, sizes: Sizes) -> f64 {
+    let devices: f64 = place.clusters.iter().map(|c| cluster_width(c, sizes) + GAP).sum();
     let title = text_width(&place.title, HEADING).max(text_width("CPUs 128-143,", NORMAL));
     (devices - GAP).max(title) + 2.0 * PADDING
 }

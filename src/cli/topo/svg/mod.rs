@@ -17,6 +17,8 @@ use canvas::{Area, Canvas, FAINT, INK, Paint, Style, text_width, wrap};
 use groups::Groups;
 use layout::{DrawingLayout, HEADING, MARGIN, NORMAL, SMALL, TITLE};
 
+pub(in crate::cli) use layout::tag_lines;
+
 use super::matrix::short_why_unusable;
 use gpubind_core::node::{Node, PciAddress};
 use gpubind_core::words;
@@ -24,13 +26,39 @@ use gpubind_core::words;
 /// The title is wrapped to at least this width.
 const NARROWEST: f64 = 560.0;
 
-/// Draws a node; `title` is the paragraph above the drawing.
-pub(super) fn draw(node: &Node, title: &str) -> String {
+/// What is written below a GPU: who has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::cli) struct Tag {
+    /// In larger letters.
+    pub title: String,
+    /// Below that.
+    pub lines: Vec<String>,
+    /// Whether it is one of those to look at.
+    pub is_marked: bool,
+}
+
+/// What tags are, for the legend.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::cli) struct TagWords {
+    /// Those that are not marked.
+    pub plain: &'static str,
+    /// Those that are.
+    pub marked: &'static str,
+}
+
+/// Draws a node; `title` is the paragraph above the drawing. GPUs, by position in the node,
+/// may have tags.
+pub(in crate::cli) fn draw(
+    node: &Node,
+    title: &str,
+    tags: &[Option<Tag>],
+    words: Option<TagWords>,
+) -> String {
     let groups = Groups::of(node);
-    let width = DrawingLayout::of(node, &groups, 0.0).right.max(NARROWEST);
+    let width = DrawingLayout::of(node, &groups, tags, 0.0).right.max(NARROWEST);
     let lines = wrap(title, TITLE, width - MARGIN);
     let top = MARGIN + lines.len() as f64 * (TITLE + 6.0) + 12.0;
-    let layout = DrawingLayout::of(node, &groups, top);
+    let layout = DrawingLayout::of(node, &groups, tags, top);
 
     let mut canvas = Canvas::default();
     let style = Style { size: TITLE, bold: true, colour: INK, centred: false };
@@ -40,7 +68,18 @@ pub(super) fn draw(node: &Node, title: &str) -> String {
     boxes(&mut canvas, &layout);
     let links_end = nvlink::draw(&mut canvas, node, &layout);
     devices(&mut canvas, node, &layout);
-    let bottom = legend(&mut canvas, node, &layout, links_end + 36.0, width);
+    draw_tags(&mut canvas, tags, &layout);
+    let mut entries = entries(node, &layout);
+    let mut tag = |is_marked: bool, text: &str| {
+        if tags.iter().flatten().any(|tag| tag.is_marked == is_marked) {
+            entries.push((Sample::Fill(tag_paint(is_marked)), text.to_owned()));
+        }
+    };
+    if let Some(words) = words {
+        tag(false, words.plain);
+        tag(true, words.marked);
+    }
+    let bottom = legend(&mut canvas, entries, links_end + 36.0, width);
     canvas.finish(title, width + MARGIN, bottom + MARGIN)
 }
 
@@ -105,14 +144,34 @@ fn device(canvas: &mut Canvas, area: Area, paint: Paint, name: &str, lines: &[St
     }
 }
 
+fn tag_paint(is_marked: bool) -> Paint {
+    if is_marked { canvas::MARKED } else { canvas::TAG }
+}
+
+/// What is below the GPUs.
+fn draw_tags(canvas: &mut Canvas, tags: &[Option<Tag>], layout: &DrawingLayout) {
+    let bold = Style { size: NORMAL, bold: true, colour: INK, centred: true };
+    let small = Style { size: SMALL, bold: false, colour: INK, centred: true };
+    for (gpu, area) in &layout.tags {
+        let Some(Some(tag)) = tags.get(*gpu) else { continue };
+        canvas.area(*area, tag_paint(tag.is_marked));
+        let mut y = area.y + 15.0;
+        canvas.text(&tag.title, area.middle(), y, bold);
+        for line in &tag.lines {
+            y += layout::TAG_LINE;
+            canvas.text(line, area.middle(), y, small);
+        }
+    }
+}
+
 /// One entry of the legend.
 enum Sample {
     Fill(Paint),
     Stroke(f64, &'static str),
 }
 
-/// Draws what the colours and lines mean and tells how far down that reaches.
-fn legend(canvas: &mut Canvas, node: &Node, layout: &DrawingLayout, top: f64, width: f64) -> f64 {
+/// What colours and lines mean.
+fn entries(node: &Node, layout: &DrawingLayout) -> Vec<(Sample, String)> {
     let mut entries: Vec<(Sample, String)> = Vec::new();
     let mut fill = |used: bool, paint: Paint, text: &str| {
         if used {
@@ -135,6 +194,11 @@ fn legend(canvas: &mut Canvas, node: &Node, layout: &DrawingLayout, top: f64, wi
             entries.push((Sample::Stroke(width, colour), words::count(count as usize, "NVLink")));
         }
     }
+    entries
+}
+
+/// Draws the legend and tells how far down it reaches.
+fn legend(canvas: &mut Canvas, entries: Vec<(Sample, String)>, top: f64, width: f64) -> f64 {
     let style = Style { size: NORMAL, bold: false, colour: INK, centred: false };
     let (mut x, mut y) = (MARGIN, top);
     for (sample, text) in entries {
