@@ -13,8 +13,10 @@ use gpubind_core::node::{Gpu, IdSet, Link, Nic, Node};
 pub(super) struct Groups {
     /// Sockets; one without a title where they are not known.
     pub sockets: Vec<Socket>,
-    /// Network adapters that are near no GPU, or near GPUs of several places.
+    /// Network adapters that are in no place with GPUs.
     pub elsewhere: Vec<usize>,
+    /// What to write above those.
+    pub elsewhere_title: &'static str,
 }
 
 /// A CPU socket.
@@ -37,6 +39,8 @@ pub(super) struct Region {
     pub cpus: Option<IdSet>,
     /// PCIe link between those of its GPUs that share no switch.
     pub between: Option<Link>,
+    /// Link from its GPUs to those of its adapters that share no switch with any.
+    pub to_adapters: Option<Link>,
     /// Its devices.
     pub clusters: Vec<Cluster>,
 }
@@ -68,21 +72,27 @@ impl Groups {
         }
         for place in &mut places {
             place.between = between(node, place);
+            place.to_adapters = to_adapters(node, place);
         }
         add_empty_nodes(node, &mut places);
         places.sort_by_key(|place| place.numa.first().copied());
-        Groups { sockets: sockets(node, places), elsewhere }
+        let elsewhere_title = elsewhere_title(node, &elsewhere);
+        Groups { sockets: sockets(node, places), elsewhere, elsewhere_title }
     }
 }
 
 /// The places of the GPUs with their clusters, adapters not yet among them.
-/// NUMA nodes tell the place; CPUs only where those are not known.
+/// NUMA nodes tell the place; CPUs only where those are not known, and links then tell
+/// which are apart.
 fn gpu_places(node: &Node) -> Vec<Region> {
-    let same =
-        |a: &Gpu, b: &Gpu| a.numa == b.numa && (a.numa.known().is_some() || a.cpus == b.cpus);
+    let same = |a: &Gpu, b: &Gpu| a.numa == b.numa && a.cpus == b.cpus;
     let mut places: Vec<(&Gpu, Vec<usize>)> = Vec::new();
     for (at, gpu) in node.gpus.iter().enumerate() {
-        match places.iter_mut().find(|(first, _)| same(first, gpu)) {
+        let is_here = |(first, members): &&mut (&Gpu, Vec<usize>)| match gpu.numa.known() {
+            Some(_) => first.numa == gpu.numa,
+            None => same(first, gpu) && members.iter().all(|it| node.link(*it, at) != Link::Sys),
+        };
+        match places.iter_mut().find(is_here) {
             Some((_, members)) => members.push(at),
             None => places.push((gpu, vec![at])),
         }
@@ -98,6 +108,7 @@ fn gpu_places(node: &Node) -> Vec<Region> {
             cpus: first.cpus.known().filter(|cpus| !cpus.is_empty()).cloned(),
             numa,
             between: None,
+            to_adapters: None,
             clusters: clusters(node, &gpus),
         }
     };
@@ -191,6 +202,29 @@ fn between(node: &Node, place: &Region) -> Option<Link> {
     links.into_iter().max_by_key(|link| link.hop())
 }
 
+/// The nearest link from GPUs of a place to its adapters that are behind no switch of theirs.
+fn to_adapters(node: &Node, place: &Region) -> Option<Link> {
+    let apart = place.clusters.iter().filter(|cluster| cluster.gpus.is_empty());
+    let nics = apart.flat_map(|cluster| &cluster.nics).filter_map(|nic| node.nics.get(*nic));
+    nics.flat_map(|nic| nic.links.iter().copied()).min_by_key(|link| link.hop())
+}
+
+/// What adapters have in common that are in no place.
+fn elsewhere_title(node: &Node, nics: &[usize]) -> &'static str {
+    let links = |nic: &usize| node.nics.get(*nic).map_or(&[][..], |nic| nic.links.as_slice());
+    let is_far = |nic: &usize| {
+        let links = links(nic);
+        !links.is_empty() && links.iter().all(|link| link.hop() >= Link::Sys.hop())
+    };
+    if nics.iter().all(is_far) {
+        "near no GPU"
+    } else if nics.iter().all(|nic| links(nic).is_empty()) {
+        "place not known"
+    } else {
+        "other adapters"
+    }
+}
+
 /// NUMA nodes with CPUs and no GPU are part of the picture.
 fn add_empty_nodes(node: &Node, places: &mut Vec<Region>) {
     for numa in node.numa.iter().filter(|numa| !numa.cpus.is_empty()) {
@@ -200,6 +234,7 @@ fn add_empty_nodes(node: &Node, places: &mut Vec<Region>) {
                 numa: vec![numa.id],
                 cpus: Some(numa.cpus.clone()),
                 between: None,
+                to_adapters: None,
                 clusters: Vec::new(),
             });
         }
@@ -286,5 +321,31 @@ mod tests {
         assert_eq!(gpus(&groups), [vec![0, 1], vec![2]]);
         assert_eq!(groups.sockets[0].places[0].clusters[0].switch, Some("PCIe switch"));
         assert_eq!(groups.sockets[0].places[1].clusters[0].switch, None);
+    }
+
+    #[test]
+    fn gpus_of_unknown_place_that_are_far_apart_are_not_in_one() {
+        let text = "\tGPU0\tGPU1\tGPU2\nGPU0\t X \tPHB\tSYS\nGPU1\tPHB\t X \tSYS\n\
+                    GPU2\tSYS\tSYS\t X \n";
+        let groups = Groups::of(&read_any(text).unwrap().0);
+        let places = groups.sockets.iter().flat_map(|socket| &socket.places);
+        let gpus = |place: &Region| place.clusters.iter().flat_map(|it| it.gpus.clone()).collect();
+        assert_eq!(places.map(gpus).collect::<Vec<Vec<usize>>>(), [vec![0, 1], vec![2]]);
+    }
+
+    #[test]
+    fn links_to_adapters_behind_no_switch_are_told() {
+        let text = "\tGPU0\tGPU1\tNIC0\tNIC1\tNIC2\tCPU Affinity\tNUMA Affinity\n\
+                    GPU0\t X \tSYS\tPHB\tSYS\tPHB\t0-3\t0\n\
+                    GPU1\tSYS\t X \tSYS\tSYS\tPHB\t4-7\t1\n\
+                    NIC0\tPHB\tSYS\t X \tSYS\tSYS\nNIC1\tSYS\tSYS\tSYS\t X \tSYS\n\
+                    NIC2\tPHB\tPHB\tSYS\tSYS\t X \n";
+        let groups = Groups::of(&read_any(text).unwrap().0);
+        let places: Vec<&Region> =
+            groups.sockets.iter().flat_map(|socket| &socket.places).collect();
+        let links: Vec<Option<Link>> = places.iter().map(|place| place.to_adapters).collect();
+        assert_eq!(links, [Some(Link::Phb), None]);
+        // One is far from all GPUs, one near those of two places.
+        assert_eq!((groups.elsewhere, groups.elsewhere_title), (vec![1, 2], "other adapters"));
     }
 }

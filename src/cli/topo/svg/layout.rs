@@ -186,7 +186,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Adapters near no GPU, and unusable GPUs, in a box on the right.
+    /// Adapters that are in no place, and unusable GPUs, in a box on the right.
     fn elsewhere(&mut self, groups: &Groups) {
         let nics = groups.elsewhere.len();
         let unusable = self.node.unusable.len();
@@ -198,16 +198,16 @@ impl Builder<'_> {
         let per_column = room.floor().max(1.0) as usize;
         let columns = nics.div_ceil(per_column);
         let title = match (nics, unusable) {
-            (0, _) => "cannot be used",
-            (_, 0) => "near no GPU",
-            _ => "near no GPU, or unusable",
+            (0, _) => "cannot be used".to_owned(),
+            (_, 0) => groups.elsewhere_title.to_owned(),
+            _ => format!("{}, or unusable", groups.elsewhere_title),
         };
         let devices = unusable as f64 * (GPU.0 + GAP) + columns as f64 * (self.sizes.nic + NIC_GAP);
-        let width = devices.max(text_width(title, HEADING)) + 2.0 * PADDING;
+        let width = devices.max(text_width(&title, HEADING)) + 2.0 * PADDING;
         let x = self.layout.right + 2.0 * GAP;
         let area = Area { x, y: rows.top, width, height: rows.bottom - rows.top };
         let first = rows.top + PADDING + LINE;
-        self.layout.places.push((area, title.to_owned(), Vec::new()));
+        self.layout.places.push((area, title, Vec::new()));
         for (nth, nic) in groups.elsewhere.iter().enumerate() {
             let (column, row) = (nth / per_column, nth % per_column);
             let area = Area {
@@ -287,6 +287,9 @@ fn place_lines(place: &Region, width: f64) -> Vec<String> {
     }
     if let Some(link) = place.between {
         lines.extend(wrap(&format!("{link} between GPUs"), NORMAL, width));
+    }
+    if let Some(link) = place.to_adapters {
+        lines.extend(wrap(&format!("{link} to adapters"), NORMAL, width));
     }
     lines
 }
