@@ -4,14 +4,16 @@
 use std::collections::BTreeMap;
 
 use gpubind_core::bind::{Edits, Outcome, Rank, Shim, Warning, edits};
-use gpubind_core::node::{IdSet, Node};
-use gpubind_core::plan::TaskSets;
+use gpubind_core::node::{Device, IdSet, Node};
+use gpubind_core::plan::{Shape, TaskSets, plan};
 use gpubind_core::request::Request;
 use gpubind_core::site::{Settings, Site};
 use gpubind_core::step::{Allocation, GpuLists, Reach};
 use gpubind_machine::Machine;
 use gpubind_shim_core::cpus::CpuMask;
 use gpubind_shim_core::record::Record;
+
+mod plan_support;
 
 /// A step with all GPUs of a node.
 struct Step {
@@ -109,6 +111,29 @@ fn unbound_tasks_get_the_cores_of_their_gpus() {
     found.sort_by(|(_, a), (_, b)| a.cmp(b));
     let found: Vec<(&str, &str)> = found.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
     assert_eq!(found, expected);
+}
+
+#[test]
+fn where_tasks_may_run_anywhere_links_decide_and_cpus_follow() {
+    for (name, node) in plan_support::machines() {
+        let devices: Vec<Device> =
+            (0..node.gpus.len()).map(|gpu| Device { gpu, mig: None }).collect();
+        let all: IdSet = node.numa.iter().flat_map(|numa| numa.cpus.iter()).collect();
+        let links = |cpus: IdSet| {
+            let tasks = vec![cpus; devices.len()];
+            plan(&node, &devices, &tasks, Shape::Single).unwrap().cost.links
+        };
+        // Of tasks without known CPUs only links count.
+        assert_eq!(links(all), links(IdSet::default()), "{name}");
+    }
+    // Two tasks, eight GPUs: a pair with two NVLinks, and each task the cores of its own.
+    let step = Step::on("dgx1-v100", 40, &["0-79", "0-79"]);
+    let own = [0, 1].map(|rank| {
+        let edits = step.edits("single,cpus=local", rank);
+        (value(&edits, "CUDA_VISIBLE_DEVICES").unwrap().to_owned(), edits.cpus.unwrap().to_string())
+    });
+    let own = own.each_ref().map(|(gpu, cpus)| (gpu.as_str(), cpus.as_str()));
+    assert_eq!(own, [("0", "0-9,40-49"), ("3", "10-19,50-59")]);
 }
 
 #[test]
