@@ -31,6 +31,10 @@ use crate::step::{Step, root};
 /// Slurm's own bound (MAX_HET_JOB_COMPONENTS in slurm/slurm.h).
 const MAX_HET_COMPONENTS: usize = 128;
 
+/// How long the step's other nodes have to start it, before it is ended there: a signal for
+/// a step that a node does not know yet is lost, and its tasks run on.
+const START_ELSEWHERE: Duration = Duration::from_secs(2);
+
 /// How long ending a step may take.
 const END_STEP: Duration = Duration::from_secs(10);
 
@@ -131,6 +135,7 @@ fn end_step_elsewhere(env: Env) {
     let names = [variables::SLURM_CONF, variables::PATH];
     let environment: Vec<(&str, OsString)> =
         names.into_iter().zip([conf, path]).filter_map(|(name, it)| Some((name, it?))).collect();
+    std::thread::sleep(START_ELSEWHERE);
     if let Err(error) = child::run_any(Path::new("scancel"), &args, &environment, END_STEP) {
         tracing::debug!("cannot end the step on its other nodes: {error}");
     }
